@@ -1,0 +1,60 @@
+# Everything runs from a fresh clone with python3 (3.11 or newer) and make; Java comes with the dependencies.
+#   make demo    make test    make lint    make bench
+# Another interpreter: make PYTHON=python3.12 setup.  Arguments for pytest: make test ARGS="-k java -x".
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Newer than pyproject.toml when the environment holds what pyproject.toml asks for.
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.PHONY: help setup demo test lint format bench clean
+
+help:
+	@echo 'make demo    run the demonstration'
+	@echo 'make test    run the tests'
+	@echo 'make lint    check style and types'
+	@echo 'make format  rewrite the code in the project style'
+	@echo 'make bench   run the benchmarks'
+	@echo 'make setup   create or update .venv (the other targets do this first)'
+	@echo 'make clean   remove caches and build output; .venv stays'
+
+setup: $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/riprap demo $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/riprap bench $(ARGS)
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db artifacts derby.log
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# An environment that cannot run its own pip (half made, or moved) is made anew.
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo 'riprap needs Python 3.11 or newer, and there is no $(PYTHON) here. Install one (Debian or Ubuntu:' >&2; \
+	  echo '"apt install python3 python3-venv"; macOS: "brew install python"), then run make again.' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "riprap needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo 'Install a newer one and name it, for example: make PYTHON=python3.12 setup' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo 'This Python cannot create virtual environments: its modules venv and ensurepip are missing.' >&2; \
+	  echo 'Install them (Debian or Ubuntu: "apt install python3-venv"), then run make again.' >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

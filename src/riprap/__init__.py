@@ -1,0 +1,86 @@
+"""Riprap: streaming applications on Spark in which every part is protected as much as it deserves.
+
+    import riprap as rr
+
+    app = rr.Application("demo")
+    feed = app.source("feed", rr.files("market/*.parquet"), position="seq")
+    ...
+    with app.run() as run:
+        run.wait()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from riprap.errors import (
+    FormatError,
+    GraphError,
+    LedgerError,
+    MissingPageError,
+    NotYetError,
+    OperatorError,
+    PageSpaceError,
+    RiprapError,
+    RunError,
+)
+from riprap.graph import Application, Graph, Stream
+from riprap.graph.application import load
+from riprap.graph.connectors import (
+    callback,
+    csv,
+    files,
+    from_spark,
+    json,
+    memory,
+    parquet,
+    rows,
+    to_spark,
+)
+from riprap.graph.policies import checkpoint, consistent, eventual
+from riprap.graph.windows import every, sliding
+
+if TYPE_CHECKING:
+    from riprap.runtime import Progress, Run, run
+
+__all__ = [
+    "Application",
+    "FormatError",
+    "Graph",
+    "GraphError",
+    "LedgerError",
+    "MissingPageError",
+    "NotYetError",
+    "OperatorError",
+    "PageSpaceError",
+    "Progress",
+    "RiprapError",
+    "Run",
+    "RunError",
+    "Stream",
+    "callback",
+    "checkpoint",
+    "consistent",
+    "csv",
+    "eventual",
+    "every",
+    "files",
+    "from_spark",
+    "json",
+    "load",
+    "memory",
+    "parquet",
+    "rows",
+    "run",
+    "sliding",
+    "to_spark",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Describing an application must not cost the import of Spark.
+    if name in ("Progress", "Run", "run"):
+        from riprap import runtime
+
+        return getattr(runtime, name)
+    raise AttributeError(f"module 'riprap' has no attribute '{name}'")

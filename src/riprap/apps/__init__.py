@@ -1,0 +1,1 @@
+"""Applications that come with Riprap, written as a user would write them."""

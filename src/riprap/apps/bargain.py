@@ -1,0 +1,30 @@
+"""Bargain Discovery: find quotes that ask less than the recent average price of their stock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import riprap as rr
+from riprap.graph.connectors import SinkConnector, SourceConnector
+
+
+def bargain(feed: str | Path | SourceConnector, out: SinkConnector) -> rr.Application:
+    """Describe Bargain Discovery over a market feed (see docs/market-feed.md)."""
+    app = rr.Application("bargain")
+    connector = rr.files(feed) if isinstance(feed, str | Path) else feed
+    source = app.source("Source", connector, position="seq")
+    events = app.functor("TradeQuote", source, select="seq, ticker, kind, price, size")
+    trades = app.functor("TradeFilter", events, where="kind = 'trade'", select="ticker, price, size")
+    sums = app.aggregate(
+        "Aggregator", trades, by="ticker", window=rr.sliding(tuples=5), emit=rr.every(tuples=1),
+        select="sum(price * size) as notional, sum(size) as volume",
+    )  # fmt: skip
+    vwap = app.functor("VWAP", sums, select="ticker, notional / volume as vwap")
+    quotes = app.functor("QuoteFilter", events, where="kind = 'quote'", select="seq, ticker, price, size")
+    bargains = app.join(
+        "BargainIndex", vwap, quotes, by="ticker", windows=(rr.sliding(tuples=1), rr.sliding(tuples=0)),
+        where="VWAP.vwap > QuoteFilter.price",
+        select="seq, ticker, vwap, price, QuoteFilter.size as size, (vwap - price) * QuoteFilter.size as gain",
+    )  # fmt: skip
+    app.sink("Sink", bargains, out)
+    return app

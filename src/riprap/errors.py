@@ -1,0 +1,50 @@
+"""Everything Riprap raises on purpose, in one tree.
+
+    RiprapError
+    |- GraphError            the application is described wrongly; found while it is built
+    |- NotYetError           described correctly, but this version cannot carry it out
+    `- RunError              something went wrong while it ran
+       |- OperatorError      an operator's own code or expression failed on a tuple
+       |- MissingPageError   a state page the ledger names is not where it should be
+       |- PageSpaceError     host memory for state pages is full
+       |- LedgerError        the ledger lacks a record, or holds one this batch contradicts
+       `- FormatError        a persisted file has an unknown format or version
+"""
+
+from __future__ import annotations
+
+
+class RiprapError(Exception):
+    """Base of every error Riprap raises on purpose."""
+
+
+class GraphError(RiprapError, ValueError):
+    """The application is described wrongly."""
+
+
+class NotYetError(RiprapError, NotImplementedError):
+    """The application asks for something this version cannot carry out."""
+
+
+class RunError(RiprapError, RuntimeError):
+    """A running application failed."""
+
+
+class OperatorError(RunError):
+    """An operator's own code or expression failed on a tuple."""
+
+
+class MissingPageError(RunError):
+    """A state page the ledger names cannot be read: never the same as an empty state."""
+
+
+class PageSpaceError(RunError):
+    """Host memory for state pages is full."""
+
+
+class LedgerError(RunError):
+    """The ledger lacks a record, or holds one that this batch contradicts."""
+
+
+class FormatError(RunError):
+    """A persisted file has an unknown format or version."""

@@ -1,0 +1,153 @@
+"""Compute with decimals as Spark does: exactly, then rounded half up into the result's type.
+
+Intermediate results have up to 77 digits. They live in decimal256, whose 256 bits hold 5.7e76, so that every
+product of two 38-digit numbers fits. Arrow refuses some operations by the *declared* precision, although the values
+fit; `_relabel` declares another precision and scale for the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riprap.expressions.errors import Failure, Misuse
+from riprap.expressions.tree import Value
+from riprap.expressions.types import DOUBLE, STRING, type_name
+
+_WIDE = 76
+_EXACT_DOUBLE_DIGITS = 15  # integers of 15 digits and powers of ten up to 22 are exact doubles
+
+
+def add(left: Value, right: Value, *, type: pa.DataType) -> Value:
+    return _add(left, right, pc.add, type)
+
+
+def subtract(left: Value, right: Value, *, type: pa.DataType) -> Value:
+    return _add(left, right, pc.subtract, type)
+
+
+def _add(left: Value, right: Value, operate: pc.Function, type: pa.DataType) -> Value:
+    scale = max(left.type.scale, right.type.scale)
+    digits = max(left.type.precision - left.type.scale, right.type.precision - right.type.scale)
+    if digits + scale + 1 <= 38:  # Arrow's result type is then Spark's
+        return operate(left, right)
+    left, right = (_relabel(_scaled(side, scale), _WIDE - 1, scale) for side in (left, right))
+    return rounded(operate(left, right), type)
+
+
+def multiply(left: Value, right: Value, *, type: pa.DataType) -> Value:
+    if left.type.precision + right.type.precision + 1 <= 38:
+        return pc.multiply(left, right)
+    scale = left.type.scale + right.type.scale
+    left, right = (_relabel(_wide(side), 37, side.type.scale) for side in (left, right))
+    return rounded(_relabel(pc.multiply(left, right), _WIDE, scale), type)
+
+
+def check_division(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> None:
+    """Refuse, when built, a division whose numerator would not fit into 76 digits."""
+    if left.precision + _shift(left, right, result) > _WIDE:
+        raise Misuse(
+            f"{type_name(left)} / {type_name(right)} needs more than {_WIDE} digits inside",
+            "Cast one side to fewer digits, such as cast(x as decimal(20,6))",
+        )
+
+
+def _shift(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> int:
+    return max(2, int(result.scale + right.scale - left.scale + 1))
+
+
+def divide(left: Value, right: Value, *, type: pa.DataType) -> Value:
+    """Divide with one digit more than the result has: truncated there, it still rounds half up correctly."""
+    shift = _shift(left.type, right.type, type)
+    scale = left.type.scale - right.type.scale + shift
+    quotient = _quotient(_scaled(left, left.type.scale + shift - 2), _wide(right))
+    return rounded(_relabel(quotient, _WIDE, scale), type)
+
+
+def _quotient(numerator: Value, denominator: Value) -> Value:
+    """Return trunc(100 * numerator / denominator) of the unscaled integers.
+
+    With these labels Arrow's own rule scales the numerator up by exactly two digits, the least it ever does.
+    """
+    return pc.divide(_relabel(numerator, _WIDE - 2, 2), _relabel(denominator, 1, 0))
+
+
+def remainder(left: Value, right: Value, *, type: pa.DataType) -> Value:
+    return rounded(_wide_remainder(left, right), type)
+
+
+def _wide_remainder(left: Value, right: Value) -> Value:
+    scale = max(left.type.scale, right.type.scale)
+    left, right = (_relabel(_scaled(side, scale), _WIDE, scale) for side in (left, right))
+    return pc.remainder(left, right)
+
+
+def integer_quotient(left: Value, right: Value) -> Value:
+    """Divide and drop the fraction, into a bigint."""
+    scale = max(left.type.scale, right.type.scale)
+    left, right = (_relabel(_scaled(side, scale), _WIDE - 2, scale) for side in (left, right))
+    whole = pc.trunc(_relabel(_quotient(left, right), _WIDE, 2))
+    try:
+        return pc.cast(whole, pa.int64())
+    except pa.ArrowInvalid:
+        raise Failure("bigint overflow") from None
+
+
+def rounded(value: Value, type: pa.DataType) -> Value:
+    """Round half up to the scale of a type and narrow to it; raise when it does not fit."""
+    try:
+        return pc.cast(half_up(value, type.scale), type)
+    except pa.ArrowInvalid:
+        raise Failure(f"{type_name(type)} overflow") from None
+
+
+def half_up(value: Value, digits: int) -> Value:
+    if value.type.scale <= digits:
+        return value
+    return pc.round(value, digits, round_mode="half_towards_infinity")
+
+
+def to_decimal(value: Value, *, type: pa.DataType) -> Value:
+    """Cast between decimals, or from a whole number."""
+    if not pa.types.is_decimal(value.type):
+        value = pc.cast(pc.cast(value, pa.int64()), pa.decimal128(19, 0))
+    if (
+        value.type.scale <= type.scale
+        and value.type.precision - value.type.scale <= type.precision - type.scale
+    ):
+        return pc.cast(value, type)
+    return rounded(_wide(value) if value.type.scale < type.scale else with_room(value), type)
+
+
+def to_double(value: Value) -> Value:
+    """Turn decimals into the nearest doubles."""
+    if value.type.precision <= _EXACT_DOUBLE_DIGITS:
+        whole = pc.cast(_relabel(_wide(value), value.type.precision, 0), pa.int64())
+        return pc.divide(pc.cast(whole, DOUBLE), float(np.float64(10.0) ** value.type.scale))
+    # Arrow's own cast is off by an ulp for many digits; its parser is not.
+    return pc.cast(pc.cast(value, STRING), DOUBLE)
+
+
+def with_room(value: Value) -> Value:
+    """Add a digit, so that rounding 99.9 up to 100 is not an overflow yet."""
+    return pc.cast(value, pa.decimal256(value.type.precision + 1, value.type.scale))
+
+
+def _wide(value: Value) -> Value:
+    if pa.types.is_decimal256(value.type):
+        return value
+    return pc.cast(value, pa.decimal256(value.type.precision, value.type.scale))
+
+
+def _scaled(value: Value, scale: int) -> Value:
+    """Widen to decimal256 with this scale, exactly."""
+    more = scale - value.type.scale
+    return pc.cast(_wide(value), pa.decimal256(min(_WIDE, value.type.precision + more), scale))
+
+
+def _relabel(value: Value, precision: int, scale: int) -> Value:
+    type = pa.decimal256(precision, scale)
+    if isinstance(value, pa.Scalar):
+        return _relabel(pa.array([value.as_py()], value.type), precision, scale)[0]
+    return pa.Array.from_buffers(type, len(value), value.buffers(), offset=value.offset)

@@ -1,0 +1,164 @@
+"""Name the types of the dialect as Spark does, and read schemas written as Spark DDL."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from riprap.expressions.errors import ExpressionError, Misuse
+
+BOOLEAN = pa.bool_()
+TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
+FLOAT, DOUBLE = pa.float32(), pa.float64()
+STRING, BINARY, DATE, NULL = pa.string(), pa.binary(), pa.date32(), pa.null()
+TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+MAX_PRECISION = 38
+
+INTEGRALS = (TINYINT, SMALLINT, INT, BIGINT)
+FRACTIONALS = (FLOAT, DOUBLE)
+
+_NAMES = {
+    BOOLEAN: "boolean",
+    TINYINT: "tinyint",
+    SMALLINT: "smallint",
+    INT: "int",
+    BIGINT: "bigint",
+    FLOAT: "float",
+    DOUBLE: "double",
+    STRING: "string",
+    BINARY: "binary",
+    DATE: "date",
+    TIMESTAMP: "timestamp",
+    TIMESTAMP_NTZ: "timestamp_ntz",
+    NULL: "void",
+}
+SUPPORTED = (
+    "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, "
+    "timestamp (UTC, microseconds), timestamp_ntz (microseconds)"
+)
+
+_FROM_SQL = {
+    exp.DataType.Type.BOOLEAN: BOOLEAN,
+    exp.DataType.Type.TINYINT: TINYINT,
+    exp.DataType.Type.SMALLINT: SMALLINT,
+    exp.DataType.Type.INT: INT,
+    exp.DataType.Type.BIGINT: BIGINT,
+    exp.DataType.Type.FLOAT: FLOAT,
+    exp.DataType.Type.DOUBLE: DOUBLE,
+    exp.DataType.Type.TEXT: STRING,
+    exp.DataType.Type.BINARY: BINARY,
+    exp.DataType.Type.DATE: DATE,
+    exp.DataType.Type.TIMESTAMPTZ: TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ: TIMESTAMP_NTZ,
+}
+
+
+def type_name(type: pa.DataType) -> str:
+    """Name an Arrow type as Spark SQL does.
+
+    >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2))
+    ('bigint', 'decimal(10,2)')
+    """
+    if pa.types.is_decimal128(type):
+        return f"decimal({type.precision},{type.scale})"
+    return _NAMES.get(type, str(type))
+
+
+def check_type(type: pa.DataType, where: str = "") -> pa.DataType:
+    """Return the dialect's type for an Arrow type, or say which types there are.
+
+    >>> check_type(pa.large_string())
+    DataType(string)
+    """
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    if type in (pa.large_string(), pa.string_view()):
+        return STRING
+    if type in (pa.large_binary(), pa.binary_view()):
+        return BINARY
+    if type in _NAMES and type != NULL:
+        return type
+    if pa.types.is_decimal128(type) and 0 <= type.scale <= type.precision:
+        return type
+    suffix = f" of {where}" if where else ""
+    raise ExpressionError("", f"type {type}{suffix} is not supported", f"Supported types: {SUPPORTED}")
+
+
+def normalise(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Bring a column into the one Arrow layout its type has in the dialect.
+
+    >>> normalise(pa.chunked_array([["a"], ["b"]]).dictionary_encode()).to_pylist()
+    ['a', 'b']
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    wanted = check_type(array.type)
+    return array if array.type == wanted else pc.cast(array, wanted)
+
+
+def parse_schema(text: str) -> pa.Schema:
+    """Read a schema written as Spark DDL.
+
+    >>> parse_schema("a bigint, b decimal(10,2) not null").field("b")
+    pyarrow.Field<b: decimal128(10, 2) not null>
+    """
+    try:
+        table = sqlglot.parse_one(f"create table t ({text})", dialect="spark")
+    except SqlglotError as error:
+        raise ExpressionError(text, f"not a schema: {error}", "Write: name type, name type, ...") from None
+    definitions = list(table.find_all(exp.ColumnDef))
+    schema = table.this
+    if not isinstance(schema, exp.Schema) or len(definitions) != len(schema.expressions):
+        raise ExpressionError(text, "not a schema", "Write: name type, name type, ...")
+    fields: list[pa.Field] = []
+    for definition in definitions:
+        if definition.args.get("kind") is None:
+            raise ExpressionError(text, f"column {definition.name!r} has no type", f"Types: {SUPPORTED}")
+        try:
+            type = from_sql(definition.args["kind"])
+        except Misuse as misuse:
+            raise ExpressionError(text, misuse.problem, misuse.hint) from None
+        required = definition.find(exp.NotNullColumnConstraint) is not None
+        fields.append(pa.field(definition.name, type, nullable=not required))
+    names = [field.name for field in fields]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ExpressionError(text, f"column {repeated[0]!r} is there twice")
+    return pa.schema(fields)
+
+
+def from_sql(type: exp.DataType) -> pa.DataType:
+    """Turn a parsed SQL type into the Arrow type, or raise Misuse."""
+    if type.this == exp.DataType.Type.DECIMAL:
+        sizes = [int(each.name) for each in type.expressions]
+        precision, scale = (sizes + [10, 0][len(sizes) :]) if len(sizes) < 2 else sizes[:2]
+        if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
+            raise Misuse(f"decimal({precision},{scale}) does not exist", "1 <= p <= 38 and 0 <= s <= p")
+        return pa.decimal128(precision, scale)
+    known = _FROM_SQL.get(type.this)
+    if known is None or type.expressions:
+        raise Misuse(f"type {type.sql('spark').lower()} is not supported", f"Supported types: {SUPPORTED}")
+    return known
+
+
+def is_integral(type: pa.DataType) -> bool:
+    return type in INTEGRALS
+
+
+def is_fractional(type: pa.DataType) -> bool:
+    return type in FRACTIONALS
+
+
+def is_decimal(type: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(type))
+
+
+def is_numeric(type: pa.DataType) -> bool:
+    return is_integral(type) or is_fractional(type) or is_decimal(type)
+
+
+def is_time(type: pa.DataType) -> bool:
+    return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ)

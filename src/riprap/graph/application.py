@@ -1,0 +1,357 @@
+"""Describe an application: each call adds one operator, checked on the spot, and starts nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from riprap.errors import GraphError
+from riprap.expressions import (
+    ExpressionError,
+    Named,
+    Scope,
+    UserFunction,
+    check_type,
+    parse_aggregates,
+    parse_condition,
+    parse_schema,
+    parse_select,
+    type_name,
+)
+from riprap.graph.connectors import FromSpark, SinkConnector, SourceConnector
+from riprap.graph.graph import Graph
+from riprap.graph.location import Location
+from riprap.graph.operators import Aggregate, Functor, Join, Operator, Sink, Source
+from riprap.graph.policies import Checkpoint, Consistent, Eventual, Policy
+from riprap.graph.windows import Every, SlidingWindow, every
+
+if TYPE_CHECKING:
+    from riprap.runtime.run import Run
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What an operator puts out: its name and schema. Give it to the operators that read it."""
+
+    name: str
+    schema: pa.Schema
+    application: Application
+
+    def __str__(self) -> str:
+        return f"stream '{self.name}' ({', '.join(f'{f.name} {type_name(f.type)}' for f in self.schema)})"
+
+
+class Application:
+    """A dataflow graph under construction.
+
+    >>> import riprap as rr
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([{"word": "a"}], "word string"))
+    >>> counts = app.aggregate("counts", words, by="word", window=rr.sliding(tuples=10), select="count(*) as n")
+    >>> app.sink("out", counts, rr.memory())
+    >>> [operator.name for operator in app.graph()]
+    ['words', 'counts', 'out']
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise GraphError(f"an application's name is letters, digits and '_', got {name!r}")
+        self.name = name
+        self._operators: dict[str, Operator] = {}
+        self._functions: dict[str, UserFunction] = {}
+
+    def graph(self) -> Graph:
+        """Check the application as a whole and return it as a value."""
+        return Graph.of(self.name, self._operators.values())
+
+    def run(self, **options: Any) -> Run:
+        """Run the application on Spark; see :func:`riprap.run` for the options."""
+        # The one step from a description to its effect: only here does Spark get imported.
+        from riprap.runtime import run
+
+        return run(self.graph(), **options)
+
+    def function(self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType) -> None:
+        """Register a function over Arrow arrays for use in the expressions of operators added after it."""
+        location = Location.of_caller()
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise GraphError(f"function at {location}: a name is letters, digits and '_', got {name!r}")
+        if name.lower() in self._functions:
+            raise GraphError(f"function '{name}' ({location}): there is a function of that name already")
+        kind = parse_schema(f"it {returns}").field(0).type if isinstance(returns, str) else returns
+        self._functions[name.lower()] = UserFunction(name=name, callable=function, returns=kind)
+
+    def source(
+        self,
+        name: str,
+        connector: SourceConnector,
+        *,
+        position: str | None = None,
+        ordering: str | None = None,
+        protect: Policy | None = None,
+    ) -> Stream:
+        """Add a source.
+
+        ``position`` names a column that says where in the source a tuple stands (ascending whole numbers);
+        without it files and rows count their tuples, and a Spark DataFrame is taken to be unordered.
+        ``ordering`` names a column by which tuples of several sources interleave.
+        """
+        here = _Here("Source", name, self)
+        with here:
+            schema = pa.schema([pa.field(f.name, check_type(f.type, f.name)) for f in connector.schema])
+        for column, what in ((position, "position"), (ordering, "ordering")):
+            if column is not None and column not in schema.names:
+                raise here.error(f"{what}= names column '{column}', which does not exist", _has(schema))
+        if position is not None and not pa.types.is_signed_integer(schema.field(position).type):
+            got = type_name(schema.field(position).type)
+            raise here.error(f"position= must name a column of whole numbers, '{position}' is {got}", _has(schema))
+        if isinstance(protect, Consistent) and isinstance(connector, FromSpark) and position is None:
+            raise here.error(
+                "an unordered Spark source cannot be replayed, so it cannot start a consistent region",
+                "Name its position= column",
+            )
+        here.policy(protect, stateful=False)
+        return self._add(
+            Source(
+                name=name,
+                location=here.location,
+                inputs=(),
+                schema=schema,
+                protect=protect,
+                connector=connector,
+                position=position,
+                ordering=ordering,
+            )
+        )
+
+    def functor(
+        self,
+        name: str,
+        stream: Stream,
+        *,
+        where: str | None = None,
+        select: str | None = None,
+        protect: Policy | None = None,
+    ) -> Stream:
+        """Add a filter (``where``), a projection or computed columns (``select``), or both."""
+        here = _Here("Functor", name, self, stream)
+        if where is None and select is None:
+            raise here.error("it does nothing", "Give it where=, select= or both")
+        scope = Scope.of(stream.schema)
+        with here:
+            condition = parse_condition(where, scope, self._functions) if where is not None else None
+            chosen = parse_select(select if select is not None else "*", scope, self._functions)
+        here.policy(protect, stateful=False)
+        return self._add(
+            Functor(
+                name=name,
+                location=here.location,
+                inputs=(stream.name,),
+                schema=_schema_of(chosen),
+                protect=protect,
+                where=condition,
+                select=chosen,
+            )
+        )
+
+    def aggregate(
+        self,
+        name: str,
+        stream: Stream,
+        *,
+        by: str | Sequence[str] = (),
+        window: SlidingWindow,
+        emit: Every | None = None,
+        select: str,
+        protect: Policy | None = None,
+    ) -> Stream:
+        """Add an aggregate over the newest tuples of each key; the key's columns come first in its output."""
+        here = _Here("Aggregate", name, self, stream)
+        keys = here.keys(by, stream)
+        if not isinstance(window, SlidingWindow):
+            raise here.error(f"window= takes a window, got {window!r}", "Write rr.sliding(tuples=...)")
+        if window.tuples < 1:
+            raise here.error(f"its window holds {window.tuples} tuples", "An aggregate needs at least one")
+        if emit is not None and not isinstance(emit, Every):
+            raise here.error(f"emit= takes an output rule, got {emit!r}", "Write rr.every(tuples=...)")
+        with here:
+            aggregation = parse_aggregates(select, Scope.of(stream.schema), keys, self._functions)
+        taken = [n.name for n in aggregation.outputs if n.name in keys]
+        if taken:
+            raise here.error(f"select= names {taken[0]!r} again", "The key's columns come first by themselves")
+        here.policy(protect, stateful=True)
+        key_fields = [stream.schema.field(k) for k in keys]
+        return self._add(
+            Aggregate(
+                name=name,
+                location=here.location,
+                inputs=(stream.name,),
+                schema=pa.schema([*key_fields, *_schema_of(aggregation.outputs)]),
+                protect=protect,
+                by=keys,
+                window=window,
+                emit=emit if emit is not None else every(tuples=1),
+                aggregation=aggregation,
+            )
+        )
+
+    def join(
+        self,
+        name: str,
+        left: Stream,
+        right: Stream,
+        *,
+        by: str | Sequence[str],
+        windows: tuple[SlidingWindow, SlidingWindow],
+        where: str | None = None,
+        select: str,
+        protect: Policy | None = None,
+    ) -> Stream:
+        """Add a join of two streams: each tuple meets the other port's window of the same key."""
+        here = _Here("Join", name, self, left, right)
+        keys = here.keys(by, left, right)
+        if not keys:
+            raise here.error("a join needs a key", "Give it by=, a column that both streams have")
+        if left.name == right.name:
+            raise here.error(
+                f"both ports read stream '{left.name}'", "Give one side another name with a functor select='*'"
+            )
+        if not (
+            isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, SlidingWindow) for w in windows)
+        ):
+            raise here.error(f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))")
+        if windows[0].tuples == windows[1].tuples == 0:
+            raise here.error("both windows are of size 0, so no tuple can ever meet another", "Give one a size")
+        scope = Scope.qualified({left.name: left.schema, right.name: right.schema}, shared=frozenset(keys))
+        with here:
+            condition = parse_condition(where, scope, self._functions) if where is not None else None
+            chosen = parse_select(select, scope, self._functions)
+        here.policy(protect, stateful=True)
+        return self._add(
+            Join(
+                name=name,
+                location=here.location,
+                inputs=(left.name, right.name),
+                schema=_schema_of(chosen),
+                protect=protect,
+                by=keys,
+                windows=windows,
+                where=condition,
+                select=chosen,
+            )
+        )
+
+    def sink(self, name: str, stream: Stream, connector: SinkConnector, *, protect: Policy | None = None) -> None:
+        """Add a sink."""
+        here = _Here("Sink", name, self, stream)
+        here.policy(protect, stateful=False)
+        self._add(
+            Sink(
+                name=name,
+                location=here.location,
+                inputs=(stream.name,),
+                schema=stream.schema,
+                protect=protect,
+                connector=connector,
+            )
+        )
+
+    def _add(self, operator: Operator) -> Stream:
+        self._operators[operator.name] = operator
+        return Stream(operator.name, operator.schema, self)
+
+
+class _Here:
+    """The operator being added: checks what all kinds share, and gives every problem its name and line."""
+
+    def __init__(self, kind: str, name: str, application: Application, *streams: Stream) -> None:
+        self.kind = kind
+        self.name = name
+        self.location = Location.of_caller()
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise self.error(f"its name is {name!r}", "Names are letters, digits and '_', starting with a letter")
+        taken = application._operators.get(name)
+        if taken is not None:
+            raise self.error(
+                f"the name is taken by {taken.kind} at {taken.location}",
+                "Names are the checkpoint's key and the report's: give each operator its own",
+            )
+        for stream in streams:
+            if not isinstance(stream, Stream):
+                raise self.error(f"it reads {stream!r}", "Give it the stream that app.source(...) and others return")
+            if stream.application is not application:
+                raise self.error(
+                    f"it reads {stream} of application '{stream.application.name}'",
+                    f"There are here: {', '.join(application._operators) or 'none yet'}",
+                )
+
+    def error(self, problem: str, do: str) -> GraphError:
+        line = f"\n    {self.location.code}" if self.location.code else ""
+        return GraphError(f"{self.kind} '{self.name}' ({self.location}): {problem}. {do}{line}")
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ExpressionError):
+            raise GraphError(f"{self.kind} '{self.name}' ({self.location}): {error}") from error
+
+    def keys(self, by: str | Sequence[str], *streams: Stream) -> tuple[str, ...]:
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        if len(set(keys)) != len(keys):
+            raise self.error(f"by={by!r} names a column twice", "Name each once")
+        for key in keys:
+            for stream in streams:
+                if key not in stream.schema.names:
+                    raise self.error(f"by= names column '{key}', which {stream.name} lacks", _has(stream.schema))
+            kinds = [s.schema.field(key).type for s in streams]
+            if any(kind != kinds[0] for kind in kinds):
+                raise self.error(
+                    f"the key '{key}' is {' and '.join(type_name(k) for k in kinds)}", "Cast one side to the other"
+                )
+        return keys
+
+    def policy(self, protect: Policy | None, *, stateful: bool) -> None:
+        if protect is None:
+            return
+        if not isinstance(protect, Checkpoint | Consistent | Eventual):
+            raise self.error(f"protect={protect!r} is not a policy", "Write rr.checkpoint(every='10s') or another")
+        if isinstance(protect, Checkpoint | Eventual) and not stateful:
+            kind = type(protect).__name__.lower()
+            raise self.error(
+                f"protect=rr.{kind}(...) saves state, and a {self.kind.lower()} has none",
+                "Move the policy to a stateful operator, or leave it out",
+            )
+
+
+def _schema_of(named: Sequence[Named]) -> pa.Schema:
+    return pa.schema([pa.field(n.name, n.expression.type) for n in named])
+
+
+def _has(schema: pa.Schema) -> str:
+    return f"It has: {', '.join(schema.names)}"
+
+
+def load(path: str | Path) -> Application:
+    """Load the application that ``file.py:name`` names."""
+    import runpy
+
+    file, _, name = str(path).rpartition(":")
+    if not file:
+        raise GraphError(f"'{path}' names no application: write file.py:name")
+    if not Path(file).is_file():
+        raise GraphError(f"'{file}' does not exist (asked for '{path}')")
+    found = runpy.run_path(file, run_name="riprap_application")
+    value = found.get(name)
+    if callable(value) and not isinstance(value, Application):
+        value = value()
+    if not isinstance(value, Application):
+        there = [n for n, v in found.items() if isinstance(v, Application)]
+        raise GraphError(f"'{file}' has no application '{name}'; it has: {', '.join(there) or 'none'}")
+    return value

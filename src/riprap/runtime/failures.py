@@ -1,0 +1,25 @@
+"""Find Riprap's own error inside what Spark made of it on its way through the JVM."""
+
+from __future__ import annotations
+
+import re
+
+from riprap import errors
+from riprap.errors import RiprapError, RunError
+
+_OURS = re.compile(r"riprap\.errors\.(\w+): (.+?)(?=\n\s*\n|\n\s*at |\nCaused by|\nDriver stacktrace|\nJVM stacktrace|\Z)", re.S)
+_LONG = 4000
+
+
+def as_riprap_error(error: BaseException) -> RiprapError:
+    """Map any failure of a query to the Riprap error that caused it, or to a RunError that quotes it."""
+    if isinstance(error, RiprapError):
+        return error
+    text = str(error)
+    found = _OURS.findall(text)
+    if found:
+        name, message = found[-1]
+        kind = getattr(errors, name, RunError)
+        if isinstance(kind, type) and issubclass(kind, RiprapError):
+            return kind(message.strip())
+    return RunError(f"the Spark query failed: {text[:_LONG]}")

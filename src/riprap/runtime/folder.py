@@ -1,0 +1,104 @@
+"""A run's folder: settings, versions, events and metrics, for people and for later commands.
+
+    <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
+        run.json         command line, options, versions, seed
+        setting.json     what the run's processes share;  plan.pickle: the compiled graph
+        events.jsonl     started, resumed, batch, failed, ended
+        metrics.jsonl    one line a batch: per operator tuples in and out, seconds, state; latency
+        ledger/ spark/ sources/
+        ended            exists once the run has ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from riprap.errors import RunError
+
+FORMAT = "riprap-run/1"
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self.path = path
+        self._clock = clock
+
+    @classmethod
+    def create(cls, root: Path, application: str, clock: Callable[[], float]) -> RunFolder:
+        """Make a new dated folder and point ``latest`` to it."""
+        stamp = datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%d-%H%M%S")
+        path = (root / application / f"{stamp}-{uuid.uuid4().hex[:6]}").absolute()
+        path.mkdir(mode=0o700, parents=True)
+        link = path.parent / f".latest-{uuid.uuid4().hex[:6]}"
+        link.symlink_to(path.name)
+        link.rename(path.parent / "latest")
+        return cls(path, clock)
+
+    @classmethod
+    def reopen(cls, path: Path, application: str, clock: Callable[[], float]) -> RunFolder:
+        """Open the folder of an earlier run, to take it up again."""
+        resolved = path.resolve()
+        try:
+            data = json.loads((resolved / "run.json").read_text())
+        except FileNotFoundError:
+            raise RunError(f"{path} is not a run folder: it has no run.json") from None
+        if data.get("format") != FORMAT:
+            raise RunError(f"{path}/run.json is not of format {FORMAT}")
+        if data["application"] != application:
+            raise RunError(f"{path} is a run of '{data['application']}', not of '{application}'")
+        return cls(resolved, clock)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.path.parent.name}-{self.path.name}"
+
+    def describe(self, application: str, options: Mapping[str, Any], session: Any) -> None:
+        """Write down what is run, how, and with which versions."""
+        libraries = ("riprap", "pyspark", "pyarrow", "numpy", "numba", "pandas", "sqlglot")
+        about = {
+            "format": FORMAT,
+            "application": application,
+            "command": sys.argv,
+            "options": {k: v if isinstance(v, str | int | float | bool | None) else str(v) for k, v in options.items()},
+            "master": session.sparkContext.master,
+            "python": platform.python_version(),
+            "java": session._jvm.System.getProperty("java.version"),
+            "versions": {name: version(name) for name in libraries},
+            "cores": os.cpu_count(),
+            "started": self._clock(),
+        }
+        (self.path / "run.json").write_text(json.dumps(about, indent=2))
+
+    def event(self, kind: str, **details: Any) -> None:
+        """Note that something happened."""
+        self._append("events.jsonl", {"time": self._clock(), "event": kind, **details})
+
+    def metrics(self, line: Mapping[str, Any]) -> None:
+        """Note what a batch did."""
+        self._append("metrics.jsonl", line)
+
+    def read_metrics(self) -> Iterator[dict[str, Any]]:
+        """Yield what the batches did, oldest first; of a repeated batch, each time."""
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            for line in path.read_text().splitlines():
+                yield json.loads(line)
+
+    def end(self) -> None:
+        """Mark the run as ended: it cannot be taken up again, and its pages may go."""
+        (self.path / "ended").touch()
+
+    def _append(self, name: str, line: Mapping[str, Any]) -> None:
+        with (self.path / name).open("a") as file:
+            file.write(json.dumps(line) + "\n")

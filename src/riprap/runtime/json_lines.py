@@ -1,0 +1,65 @@
+"""Write an Arrow table as JSON lines, column by column: Arrow has a reader but no writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', **{chr(c): f"\\u{c:04x}" for c in range(0x20)}}
+
+
+def write_json(table: pa.Table, path: Path) -> None:
+    """Write a row a line. Null is null, NaN and infinities are strings, times are ISO 8601."""
+    with path.open("wb") as file:
+        for batch in table.to_batches(max_chunksize=50_000):
+            lines = json_lines(batch)
+            _, offsets, data = lines.buffers()
+            if data is not None:
+                ends = np.frombuffer(offsets, np.int64)
+                file.write(data[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])])
+
+
+def json_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:
+    """Return each row as a JSON object and a line break.
+
+    >>> json_lines(pa.record_batch({"a": [1, None], "b": ["x", '"']})).to_pylist()
+    ['{"a":1,"b":"x"}\\n', '{"a":null,"b":"\\\\""}\\n']
+    """
+    parts: list[pa.Array | str] = []
+    for number, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+        parts.append(("{" if number == 0 else ",") + _quoted(pa.array([name], pa.large_string()))[0].as_py() + ":")
+        parts.append(pc.fill_null(_values(column), "null"))
+    parts.append("}\n")
+    return pc.binary_join_element_wise(*(_large(p) for p in parts), pa.scalar("", pa.large_string()))
+
+
+def _large(part: pa.Array | str) -> pa.Array | pa.Scalar:
+    return pa.scalar(part, pa.large_string()) if isinstance(part, str) else part.cast(pa.large_string())
+
+
+def _values(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_floating(kind):
+        text = column.cast(pa.large_string())
+        finite = pc.is_finite(column)
+        spark_names = pc.if_else(pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"'))
+        return pc.if_else(finite, text, spark_names.cast(pa.large_string()))
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.string()).cast(pa.large_string())
+    if pa.types.is_timestamp(kind):
+        text = pc.strftime(column.cast(pa.timestamp("us", kind.tz)), "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else ""))
+        return _quoted(text.cast(pa.large_string()))
+    if pa.types.is_binary(kind):
+        raise pa.ArrowNotImplementedError("a JSON file cannot hold binary columns: leave them out with a functor")
+    return _quoted(column.cast(pa.large_string()))
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    for character, escape in _ESCAPES.items():
+        if character >= " " or pc.any(pc.match_substring(text, character)).as_py():
+            text = pc.replace_substring(text, character, escape)
+    mark = pa.scalar('"', pa.large_string())
+    return pc.binary_join_element_wise(mark, text, mark, pa.scalar("", pa.large_string()))

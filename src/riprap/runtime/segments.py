@@ -1,0 +1,355 @@
+"""Recorded input as numbered rows: a durable list of segments, and reading rows from them.
+
+A source of files is a sequence of rows, numbered from 0 in the order its files were first seen. The list of segments
+is written down before any offset that refers to it is given to Spark, so a restart numbers the rows alike.
+
+``segments.jsonl`` in the source's folder, one object a line:
+
+    {"format": "riprap-segments/1"}
+    {"file": "a.parquet", "path": "a.parquet", "kind": "parquet", "start": 0, "rows": 1000000}
+    {"closed": "a.parquet"}                                   all rows of the file are listed
+    {"end": 1000000}                                          the listing was fixed, and this is all of it
+
+Parquet files are read in place. CSV and JSON files, whose rows cannot be found by number, are parsed once into Arrow
+files beside the list (the *spool*), which tasks then map.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from riprap.errors import FormatError, RunError
+from riprap.expressions import normalise
+from riprap.graph.connectors import Files, Rows
+from riprap.graph.operators import Source
+from riprap.operators import arrival
+
+FORMAT = "riprap-segments/1"
+MEMORY = "memory"
+_SPOOL_ROWS = 250_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive rows of a source in one file that can be read by row number."""
+
+    file: str
+    path: str
+    kind: str
+    start: int
+    rows: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.rows
+
+
+class SegmentLog:
+    """The durable list of a source's segments."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.segments: list[Segment] = []
+        self.closed: set[str] = set()
+        self.end: int | None = None
+        self._path = folder / "segments.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._path.exists():
+            self._load()
+        else:
+            self._append({"format": FORMAT})
+
+    @property
+    def rows(self) -> int:
+        return self.segments[-1].end if self.segments else 0
+
+    def add(self, segment: Segment) -> None:
+        """Write down a segment; only then may an offset refer to it."""
+        self._append(asdict(segment))
+        self.segments.append(segment)
+
+    def close(self, file: str) -> None:
+        """Write down that all rows of a file are listed."""
+        self._append({"closed": file})
+        self.closed.add(file)
+
+    def finish(self) -> None:
+        """Write down that there is no more to come."""
+        if self.end is None:
+            self.end = self.rows
+            self._append({"end": self.end})
+
+    def between(self, start: int, end: int) -> list[Segment]:
+        """Return the segments that hold rows [start, end)."""
+        return [s for s in self.segments if s.start < end and start < s.end]
+
+    def _append(self, line: Mapping[str, object]) -> None:
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _load(self) -> None:
+        lines = self._path.read_text().splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if not whole or whole[0] != {"format": FORMAT}:
+            raise FormatError(f"{self._path} is not of format {FORMAT}")
+        for line in whole[1:]:
+            if "end" in line:
+                self.end = line["end"]
+            elif "closed" in line:
+                self.closed.add(line["closed"])
+            else:
+                self.segments.append(Segment(**line))
+        if len(whole) < len(lines):
+            # The last line was cut off by a crash, so no offset refers to it.
+            self._path.write_text("".join(lines[: len(whole)]))
+
+
+class Feed:
+    """The rows of a source of files or memory, found as they are asked for."""
+
+    def __init__(self, source: Source, folder: Path, *, finite: bool) -> None:
+        self.log = SegmentLog(folder)
+        self._connector = source.connector
+        self._finite = finite
+        self._listing: list[str] | None = None
+        self._file: str | None = None
+        self._pending: Iterator[Segment] = iter(())
+
+    def upto(self, wanted: int) -> int:
+        """Find rows until there are ``wanted`` of them; return how many there are, at most ``wanted``."""
+        while self.log.rows < wanted and self.log.end is None:
+            segment = next(self._pending, None)
+            if segment is not None:
+                self.log.add(segment)
+            elif self._file is not None:
+                self.log.close(self._file)
+                self._file = None
+            elif not self._open_next():
+                if self._finite:
+                    self.log.finish()
+                break
+        return min(self.log.rows, wanted)
+
+    def release(self, offset: int) -> None:
+        """Remove spooled rows before an offset: Spark will not ask for them again."""
+        for segment in self.log.segments:
+            if segment.end <= offset and segment.path != segment.file and segment.file != MEMORY:
+                Path(segment.path).unlink(missing_ok=True)
+
+    def fix(self) -> None:
+        """Take no file into account that is not there now."""
+        self._finite = True
+        if self._listing is None:
+            self._listing = self._list()
+
+    def _open_next(self) -> bool:
+        files = self._listing if self._listing is not None else self._list()
+        if self._finite:
+            self._listing = files
+        for file in files:
+            if file not in self.log.closed:
+                known = sum(s.file == file for s in self.log.segments)
+                self._file, self._pending = file, _segments(self._connector, file, self.log, skip=known)
+                return True
+        return False
+
+    def _list(self) -> list[str]:
+        return self._connector.listing() if isinstance(self._connector, Files) else [MEMORY]
+
+
+def spool_rows(source: Source, folder: Path) -> None:
+    """Write a source's rows in memory to its folder, where tasks find them."""
+    if isinstance(source.connector, Rows):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "memory.arrow"
+        if not path.exists():
+            _write_spool(path, source.connector.table)
+
+
+def _segments(connector: object, file: str, log: SegmentLog, *, skip: int) -> Iterator[Segment]:
+    """List the segments of a file, but for the first ``skip``."""
+    start = log.rows
+    if not isinstance(connector, Files):
+        path = log.folder / "memory.arrow"
+        with pa.memory_map(str(path)) as mapped:
+            rows = sum(b.num_rows for b in _batches(pa.ipc.open_file(mapped)))
+        if rows and not skip:
+            yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
+    elif connector.format == "parquet":
+        rows = _parquet_rows(file)
+        if rows and not skip:
+            yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
+    else:
+        number = len(log.segments) - skip
+        for place, table in enumerate(_parse(connector, file)):
+            if place >= skip:
+                path = log.folder / f"spool-{number + place:06d}.arrow"
+                _write_spool(path, table)
+                yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=table.num_rows)
+                start += table.num_rows
+
+
+def _batches(reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    return (reader.get_batch(i) for i in range(reader.num_record_batches))
+
+
+def _parquet_rows(file: str) -> int:
+    try:
+        rows: int = pq.read_metadata(file).num_rows
+        return rows
+    except (pa.ArrowInvalid, OSError) as error:
+        raise RunError(
+            f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
+            "with '_' or '.', and rename them when they are whole"
+        ) from error
+
+
+def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
+    """Parse a CSV or JSON file piece by piece, in the declared schema."""
+    wanted = connector.schema
+    try:
+        with pa.input_stream(file, compression="detect") as stream:
+            if connector.format == "csv":
+                reader = pa.csv.open_csv(
+                    stream,
+                    convert_options=pa.csv.ConvertOptions(
+                        column_types=wanted, include_columns=wanted.names, strings_can_be_null=True, null_values=[""]
+                    ),
+                )
+            else:
+                reader = pa.json.open_json(
+                    stream,
+                    parse_options=pa.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
+                )
+            held: list[pa.RecordBatch] = []
+            for batch in reader:
+                held.append(batch)
+                if sum(b.num_rows for b in held) >= _SPOOL_ROWS:
+                    yield pa.Table.from_batches(held).select(wanted.names).cast(wanted)
+                    held = []
+            if held:
+                yield pa.Table.from_batches(held).select(wanted.names).cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise RunError(f"{connector.format} file {file} cannot be read as {_shown(wanted)}: {error}") from error
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)
+
+
+def _write_spool(path: Path, table: pa.Table) -> None:
+    temporary = path.with_suffix(".tmp")
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_SPOOL_ROWS)
+    temporary.rename(path)
+
+
+def read_rows(
+    segments: Sequence[Segment], start: int, end: int, source: Source, columns: Sequence[str], encoded: Sequence[str]
+) -> arrival.Rows:
+    """Read rows [start, end) of a source; ``encoded`` string columns may stay dictionary-encoded."""
+    parts: dict[str, list[pa.Array]] = {c: [] for c in columns}
+    for segment in segments:
+        low, high = max(start, segment.start) - segment.start, min(end, segment.end) - segment.start
+        if low >= high:
+            continue
+        read = _read_parquet if segment.kind == "parquet" else _read_arrow
+        try:
+            found = read(segment.path, low, high, tuple(columns), tuple(encoded))
+        except (FileNotFoundError, KeyError) as error:
+            raise RunError(
+                f"source '{source.name}' ({source.location}) cannot read {segment.path}, which it saw before: {error}. "
+                "Put the file back as it was"
+            ) from error
+        for table in found:
+            for column in columns:
+                parts[column].extend(_typed(table, column, source, segment).chunks)
+    whole = {c: _one_array(arrays, source.schema.field(c).type) for c, arrays in parts.items()}
+    position = np.arange(start, end)
+    if source.position is not None:
+        position = _positions(whole[source.position], source)
+    return arrival.Rows(whole, position)
+
+
+def _positions(column: pa.Array, source: Source) -> arrival.Ints:
+    if column.null_count:
+        raise RunError(f"source '{source.name}' ({source.location}) has null in its position column '{source.position}'")
+    positions: arrival.Ints = column.cast(pa.int64()).to_numpy()
+    return positions
+
+
+def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.ChunkedArray:
+    column, wanted = table.column(name), source.schema.field(name).type
+    if column.type == wanted or pa.types.is_dictionary(column.type):
+        return column
+    try:
+        return column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RunError(
+            f"source '{source.name}' ({source.location}): {segment.path} has '{name}' as {column.type}, "
+            f"not {wanted}: {error}"
+        ) from error
+
+
+def _one_array(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not arrays:
+        return normalise(pa.array([], kind))
+    if len(arrays) == 1:
+        array = arrays[0]
+    elif pa.types.is_dictionary(arrays[0].type):
+        array = pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    else:
+        array = pa.concat_arrays(arrays)
+    return array if pa.types.is_dictionary(array.type) else normalise(array)
+
+
+def _read_parquet(
+    path: str, low: int, high: int, columns: tuple[str, ...], encoded: tuple[str, ...]
+) -> Iterator[pa.Table]:
+    """Read rows of a Parquet file: whole row groups in one go, the ends through a small cache."""
+    file = _open_parquet(path, encoded)
+    first = 0
+    whole: list[int] = []
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if low <= first and first + rows <= high:
+            whole.append(group)
+        elif first < high and low < first + rows:
+            if whole:
+                yield file.read_row_groups(whole, list(columns), use_threads=False)
+                whole = []
+            begin = max(low - first, 0)
+            yield _row_group(path, group, columns, encoded).slice(begin, min(high - first, rows) - begin)
+        first += rows
+    if whole:
+        yield file.read_row_groups(whole, list(columns), use_threads=False)
+
+
+@functools.lru_cache(maxsize=8)
+def _open_parquet(path: str, encoded: tuple[str, ...]) -> pq.ParquetFile:
+    return pq.ParquetFile(path, read_dictionary=list(encoded), memory_map=True)
+
+
+# A batch smaller than a row group takes several turns at it: the worker keeps the group it is in decoded.
+@functools.lru_cache(maxsize=2)
+def _row_group(path: str, group: int, columns: tuple[str, ...], encoded: tuple[str, ...]) -> pa.Table:
+    return _open_parquet(path, encoded).read_row_group(group, list(columns), use_threads=False)
+
+
+def _read_arrow(
+    path: str, low: int, high: int, columns: tuple[str, ...], encoded: tuple[str, ...]
+) -> Iterator[pa.Table]:
+    with pa.memory_map(path) as mapped:
+        table = pa.Table.from_batches(list(_batches(pa.ipc.open_file(mapped)))).select(list(columns))
+    yield table.slice(low, high - low)

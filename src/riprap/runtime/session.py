@@ -1,0 +1,63 @@
+"""Spark sessions: one of our own, set up for short batches, or the user's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from riprap.errors import RunError
+from riprap.runtime.java import find_java
+
+# Each measured to matter (docs/decisions/0003-spark-settings.md). The two file-system classes save a fork of `chmod`
+# for every log Spark writes, some 70 ms a batch; they are only safe with the default state store, so they are set in
+# sessions that Riprap makes and never in a user's.
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def make_session(master: str | None, config: dict[str, str] | None = None) -> SparkSession:
+    """Start a Spark session of our own: embedded on this machine unless ``master`` says where."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        raise RunError(
+            "a Spark session is running in this process already: hand it over with app.run(spark=session), "
+            "or stop it first"
+        )
+    os.environ["JAVA_HOME"] = str(find_java())
+    # Workers take `python3` from the PATH unless told: they must be the interpreter that has Riprap installed.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    where = master or "local[*,2]"
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder: Any = SparkSession.builder.master(where).appName("riprap")
+    for name, value in {**_SETTINGS, **(config or {})}.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def check_session(session: Any) -> SparkSession:
+    """Check that a session given by the user is one we can run on."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise RunError("this is a Spark Connect session; Riprap needs a classic one (SparkSession.builder.master(...))")
+    if not isinstance(session, SparkSession):
+        raise RunError(f"spark= takes a SparkSession, got {session!r}")
+    return session
+
+
+def is_one_host(session: SparkSession) -> bool:
+    """Say whether all executors share this host's memory and files."""
+    return session.sparkContext.master.startswith("local")

@@ -1,0 +1,229 @@
+"""What sinks do in the driver once a batch is on record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from riprap.errors import OperatorError, RiprapError, RunError
+from riprap.graph.connectors import Callback, FileSink, Memory, ToSpark
+from riprap.graph.operators import Sink
+from riprap.runtime.json_lines import write_json
+from riprap.state.ledger import Output
+from riprap.state.pages import PageStore
+
+_PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)")
+
+
+class Publisher(Protocol):
+    """Publishes a sink's batches, in order. Publishing a batch again must change nothing a reader could tell."""
+
+    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+        """Take a batch that is on record."""
+
+    def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
+        """Take a batch that an earlier process had on record, when its run is taken up again."""
+
+    def flush(self) -> None:
+        """Make everything taken so far visible."""
+
+    @property
+    def published(self) -> int:
+        """The newest batch whose pages are not needed any more, -1 at first."""
+
+    def table(self) -> pa.Table:
+        """Return all rows published so far, where the sink can be read back."""
+
+
+class ResultReader:
+    """Reads what the tasks of a batch left for a sink, in tuple order whatever the buckets."""
+
+    def __init__(self, sink: Sink, results: PageStore) -> None:
+        self.schema = sink.schema
+        self._results = results
+
+    def read(self, outputs: Sequence[Output]) -> pa.Table:
+        """Return a batch's rows in the order of the tuples they derive from."""
+        pages = [self._results.read(o.page) for o in outputs if o.rows]
+        if not pages:
+            return self.schema.empty_table()
+        table = pa.Table.from_batches([p.replace_schema_metadata(None) for p in pages])
+        if len(pages) > 1:
+            order = [table.column(n).to_numpy() for n in ("$position", "$source")]
+            if "$ordering" in table.column_names:
+                order.append(table.column("$ordering").to_numpy())
+            table = table.take(pa.array(np.lexsort(order)))
+        return table.select(self.schema.names)
+
+
+class FilePublisher:
+    """Writes files named after the batches they hold; a file appears whole, by renaming.
+
+    Small batches wait as pages until they are worth a file. What is published is read off the folder's names, so a
+    repeated batch is seen to be there already.
+    """
+
+    def __init__(self, connector: FileSink, reader: ResultReader, *, resume: bool, clock: Callable[[], float]) -> None:
+        self._connector = connector
+        self._reader = reader
+        self._clock = clock
+        self._folder = Path(connector.path)
+        self._pending: list[tuple[int, Sequence[Output]]] = []
+        self._since = 0.0
+        self._prepare(resume)
+        self.published = max((last for _, last, _ in self._parts()), default=-1)
+
+    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+        taken = self._pending[-1][0] if self._pending else self.published
+        if batch <= taken:
+            return
+        if not self._pending:
+            self._since = self._clock()
+        self._pending.append((batch, outputs))
+        rows = sum(o.rows for _, outputs in self._pending for o in outputs)
+        if rows >= self._connector.roll_rows or self._clock() - self._since >= self._connector.roll_seconds:
+            self.flush()
+
+    def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
+        self.publish(batch, outputs)
+
+    def flush(self) -> None:
+        if not self._pending:
+            return
+        first, last = self._pending[0][0], self._pending[-1][0]
+        table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
+        if table.num_rows:
+            path = self._folder / f"part-{first:010d}-{last:010d}.{self._connector.format}"
+            temporary = self._folder / f"_{path.name}"
+            _WRITERS[self._connector.format](table, temporary)
+            temporary.rename(path)
+        self._pending = []
+        self.published = last
+
+    def table(self) -> pa.Table:
+        self.flush()
+        files = sorted(path for _, _, path in self._parts())
+        schema = self._reader.schema
+        tables = [_READERS[self._connector.format](f, schema) for f in files]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def _parts(self) -> list[tuple[int, int, Path]]:
+        found = ((_PART.fullmatch(p.name), p) for p in self._folder.iterdir())
+        return [(int(m[1]), int(m[2]), p) for m, p in found if m]
+
+    def _prepare(self, resume: bool) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make the output folder {self._folder}: {error}") from error
+        if resume:
+            return
+        parts = [path for _, _, path in self._parts()]
+        if parts and not self._connector.overwrite:
+            raise RunError(
+                f"the output folder {self._folder} holds {len(parts)} files of an earlier run. Choose another folder, "
+                "or replace them with overwrite=True (on the command line: --overwrite)"
+            )
+        for path in parts:
+            path.unlink()
+
+
+class CallbackPublisher:
+    """Calls the user's function with each batch; after a crash it may see the newest batch again."""
+
+    def __init__(self, sink: Sink, call: Callable[[int, pa.Table], None], reader: ResultReader) -> None:
+        self._sink = sink
+        self._call = call
+        self._reader = reader
+        self.published = -1
+
+    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+        try:
+            self._call(batch, self._reader.read(outputs))
+        except RiprapError:
+            raise
+        except Exception as error:
+            raise OperatorError(
+                f"Sink '{self._sink.name}' ({self._sink.location}) failed on batch {batch}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        self.published = batch
+
+    def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
+        self.published = batch
+
+    def flush(self) -> None: ...
+
+    def table(self) -> pa.Table:
+        raise RunError(f"sink '{self._sink.name}' hands its rows to a function; they cannot be read back")
+
+
+class MemoryPublisher:
+    """Keeps every batch's rows."""
+
+    def __init__(self, reader: ResultReader) -> None:
+        self._reader = reader
+        self._batches: dict[int, pa.Table] = {}
+        self.published = -1
+
+    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+        # Copied out of the mapped page, which will be collected.
+        self._batches[batch] = pa.Table.from_batches(self._reader.read(outputs).combine_chunks().to_batches())
+        self.published = batch
+
+    def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
+        self.published = batch
+
+    def flush(self) -> None: ...
+
+    def table(self) -> pa.Table:
+        if not self._batches:
+            return self._reader.schema.empty_table()
+        return pa.concat_tables([self._batches[b] for b in sorted(self._batches)])
+
+
+def make_publisher(
+    sink: Sink, results: PageStore, session: Any, *, resume: bool, clock: Callable[[], float]
+) -> Publisher:
+    """Make what publishes a sink's batches."""
+    reader = ResultReader(sink, results)
+    match sink.connector:
+        case FileSink() as connector:
+            return FilePublisher(connector, reader, resume=resume, clock=clock)
+        case Callback(function=function):
+            return CallbackPublisher(sink, function, reader)
+        case ToSpark(function=function):
+            return CallbackPublisher(sink, lambda batch, table: function(session.createDataFrame(table), batch), reader)
+        case Memory():
+            return MemoryPublisher(reader)
+    raise AssertionError(f"no publisher for {sink.connector}")
+
+
+def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
+    import pyarrow.json
+
+    options = pa.json.ParseOptions(explicit_schema=schema)
+    return pa.json.read_json(path, parse_options=options).select(schema.names).cast(schema)
+
+
+def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    return pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=schema))
+
+
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    "parquet": lambda table, path: pq.write_table(table, path),
+    "csv": lambda table, path: pa.csv.write_csv(table, path),
+    "json": write_json,
+}
+_READERS: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {
+    "parquet": lambda path, schema: pq.read_table(path, schema=schema),
+    "csv": _read_csv,
+    "json": _read_json,
+}

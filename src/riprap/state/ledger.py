@@ -1,0 +1,140 @@
+"""The ledger: one record a batch, and what it does not name does not exist.
+
+A record is a file ``<epoch>-<batch>.json`` in the run's ledger folder, written whole under a temporary name and
+renamed. Record -1 of an epoch is its beginning, so a missing record is always an error.
+
+    {"format": "riprap-ledger/1", "epoch": 0, "batch": 12,
+     "sources": {"Source": [6000000, 6500000]},              offsets the batch covers
+     "manifests": [{"buckets": [0, 4],                        buckets 0 to 3, as one task had them
+                    "pages": {"Aggregator/0": ["..."]}}],     per operator and port, newest page first
+     "outputs": {"Sink": [{"page": "...", "rows": 61234}]}}   what each sink publishes, in order of bucket
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from riprap.errors import FormatError, LedgerError
+
+FORMAT = "riprap-ledger/1"
+
+Pages = Mapping[str, tuple[str, ...]]
+
+
+def page_name(*, epoch: int, batch: int, attempt: str, slot: str) -> str:
+    """Name a page so that names sort by age, and no two attempts at a task ever share one."""
+    return f"{epoch:04d}-{batch:010d}-{attempt}-{slot.replace('/', '.')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The state pages of a range of buckets, by ``operator/port``, newest page first."""
+
+    buckets: tuple[int, int]
+    pages: Pages
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A page of result rows that a task made for a sink."""
+
+    page: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is true once a batch has happened."""
+
+    epoch: int
+    batch: int
+    sources: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    manifests: tuple[Manifest, ...] = ()
+    outputs: Mapping[str, tuple[Output, ...]] = field(default_factory=dict)
+
+    def pages(self) -> set[str]:
+        """Return every page the record names."""
+        state = {p for m in self.manifests for pages in m.pages.values() for p in pages}
+        return state | {o.page for outputs in self.outputs.values() for o in outputs}
+
+    def state_of(self, first_bucket: int, end_bucket: int) -> dict[str, list[str]]:
+        """Return the state pages that may hold keys of some buckets, newest first."""
+        found: dict[str, set[str]] = {}
+        for manifest in self.manifests:
+            low, high = manifest.buckets
+            if low < end_bucket and first_bucket < high:
+                for slot, pages in manifest.pages.items():
+                    found.setdefault(slot, set()).update(pages)
+        return {slot: sorted(pages, reverse=True) for slot, pages in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The records of one run and epoch, in a folder."""
+
+    folder: str
+    epoch: int = 0
+
+    def begin(self) -> None:
+        """Write the epoch's beginning, unless it has begun."""
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        if not self._path(-1).exists():
+            self.write(Record(epoch=self.epoch, batch=-1))
+
+    def write(self, record: Record) -> None:
+        """Add a record; from then on the batch has happened."""
+        path = self._path(record.batch)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps({"format": FORMAT, **asdict(record)}))
+        temporary.rename(path)
+
+    def find(self, batch: int) -> Record | None:
+        """Return a batch's record, or None if the batch has not happened."""
+        try:
+            text = self._path(batch).read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"ledger record {self._path(batch)} is not JSON: {error}") from error
+        if data.pop("format", None) != FORMAT:
+            raise FormatError(f"ledger record {self._path(batch)} is not of format {FORMAT}")
+        return Record(
+            epoch=data["epoch"],
+            batch=data["batch"],
+            sources={n: (s, e) for n, (s, e) in data["sources"].items()},
+            manifests=tuple(
+                Manifest((m["buckets"][0], m["buckets"][1]), {k: tuple(p) for k, p in m["pages"].items()})
+                for m in data["manifests"]
+            ),
+            outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
+        )
+
+    def get(self, batch: int) -> Record:
+        """Return a batch's record; that there is none is an error."""
+        record = self.find(batch)
+        if record is None:
+            raise LedgerError(
+                f"the ledger in {self.folder} has no record of batch {batch} (epoch {self.epoch}); it has "
+                f"{self.batches() or 'none'}. The run folder may belong to another Spark checkpoint"
+            )
+        return record
+
+    def batches(self) -> list[int]:
+        """Return the batches on record, oldest first."""
+        names = (p.stem.split("-", 1) for p in Path(self.folder).glob(f"{self.epoch:04d}-*.json"))
+        return sorted(int(batch) for _, batch in names)
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Remove the records of old batches."""
+        for batch in batches:
+            self._path(batch).unlink(missing_ok=True)
+
+    def _path(self, batch: int) -> Path:
+        return Path(self.folder) / f"{self.epoch:04d}-{batch:010d}.json"

@@ -1,0 +1,196 @@
+"""Pages in host memory: a folder of immutable Arrow files that any process of the host can map.
+
+The folder is in ``/dev/shm`` where there is one, else in the temporary folder. It is private to the user, belongs to
+one run, has a limit, and holds a *lease*: a file the owning driver keeps locked. A folder whose lease nobody holds is
+a dead run's; ``sweep`` removes it, unless the run may still be taken up again.
+
+A page is written under a temporary name, its space reserved first (a full ``/dev/shm`` is then an error here and not a
+SIGBUS in whoever maps the page), and renamed. It is never changed afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from riprap.errors import FormatError, MissingPageError, PageSpaceError
+
+LEASE = "lease"
+FORMAT = b"riprap-page/1"
+_SUFFIX = ".page"
+DEFAULT_LIMIT = 4 << 30
+_KEEP_DEAD_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PageStore:
+    """The pages of one run on this host. A small value: tasks carry it, and open pages by name."""
+
+    folder: str
+    limit: int = DEFAULT_LIMIT
+
+    def write(self, name: str, page: pa.RecordBatch) -> str:
+        """Write a page and return its name."""
+        schema = page.schema.with_metadata({b"format": FORMAT})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(page.replace_schema_metadata(schema.metadata))
+        self._put(name, sink.getvalue())
+        return name
+
+    def read(self, name: str) -> pa.RecordBatch:
+        """Map a page. A page that is not there is an error, never an empty state."""
+        path = self._path(name)
+        try:
+            with pa.memory_map(path) as file:
+                reader = pa.ipc.open_file(file)
+                if (reader.schema.metadata or {}).get(b"format") != FORMAT:
+                    raise FormatError(f"page {path} has format {reader.schema.metadata}, this version reads {FORMAT!r}")
+                return reader.get_batch(0)
+        except FileNotFoundError:
+            raise MissingPageError(
+                f"state page '{name}' is not in {self.folder}, though the ledger names it. It may be on another "
+                "host, or the host's memory was cleared. On several hosts, give app.run(pages=...) a folder they share"
+            ) from None
+        except pa.ArrowInvalid as error:
+            raise MissingPageError(f"state page '{name}' in {self.folder} cannot be read: {error}") from error
+
+    def size(self, name: str) -> int:
+        """Return a page's size in bytes, 0 when it is gone."""
+        try:
+            return os.stat(self._path(name)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def used(self) -> int:
+        """Return the bytes all pages of the run take on this host."""
+        with os.scandir(self.folder) as entries:
+            return sum(e.stat().st_size for e in entries if e.name.endswith(_SUFFIX))
+
+    def collect(self, keep: Collection[str]) -> int:
+        """Remove every page not named in ``keep``, half-written ones included; return how many."""
+        names = {n + _SUFFIX for n in keep} | {LEASE}
+        removed = 0
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name not in names:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(entry.path)
+                        removed += 1
+        return removed
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name + _SUFFIX)
+
+    def _put(self, name: str, data: pa.Buffer) -> None:
+        used = self.used()
+        if used + data.size > self.limit:
+            raise PageSpaceError(
+                f"state pages take {used:,} bytes in {self.folder} and page '{name}' of {data.size:,} more would pass "
+                f"the limit of {self.limit:,}. Give app.run(page_limit=...) more, or make windows smaller"
+            )
+        temporary = os.path.join(self.folder, f".{name}.{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, data.size)
+                file.write(data)
+            os.rename(temporary, self._path(name))
+        except OSError as error:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise PageSpaceError(
+                    f"no space in {self.folder} for page '{name}' of {data.size:,} bytes. Free some, or give "
+                    "app.run(pages=...) another folder"
+                ) from error
+            raise
+
+
+class Lease:
+    """A driver's hold on a page folder, ended by :meth:`release` or by the process's death."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    @classmethod
+    def take(cls, folder: Path, run_folder: Path) -> Lease:
+        """Make the page folder if need be and hold it for the run in ``run_folder``."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open(folder / LEASE, "a+")  # noqa: SIM115  (held for the life of the run)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise PageSpaceError(f"{folder} belongs to a run that is still alive: {run_folder}") from None
+        file.truncate(0)
+        file.write(json.dumps({"run": str(run_folder), "pid": os.getpid()}))
+        file.flush()
+        return cls(file)
+
+    def release(self) -> None:
+        """Let go of the folder; the next sweep may judge it."""
+        self._file.close()
+
+
+def page_root() -> Path:
+    """Return where page folders go on this host: shared memory if there is any, else the temporary folder."""
+    shared = Path("/dev/shm")
+    base = shared if shared.is_dir() and os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
+    return base / f"riprap-{os.getuid()}"
+
+
+def limit_for(root: Path, asked: int | None) -> int:
+    """Return the page limit: what was asked for, or the default, as far as half the free space allows."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free = shutil.disk_usage(root).free
+    if asked is None:
+        return min(DEFAULT_LIMIT, free // 2)
+    if asked > free:
+        raise PageSpaceError(f"page_limit={asked:,} bytes, but {root} has {free:,} free. Ask for less, or free some")
+    return asked
+
+
+def sweep(root: Path, *, clock: Callable[[], float] = time.time) -> list[Path]:
+    """Remove the page folders of dead runs: ended, without a run folder, or dead for an hour."""
+    removed = []
+    for folder in _dead(root):
+        lease = folder / LEASE
+        try:
+            run_folder = Path(json.loads(lease.read_text() or "{}").get("run", ""))
+            abandoned = clock() - lease.stat().st_mtime > _KEEP_DEAD_SECONDS
+        except (FileNotFoundError, ValueError):
+            run_folder, abandoned = Path(), True
+        # A run that crashed can be taken up again from its run folder, so its pages wait a while.
+        if abandoned or not run_folder.is_dir() or (run_folder / "ended").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return removed
+
+
+def _dead(root: Path) -> Iterator[Path]:
+    if not root.is_dir():
+        return
+    for folder in sorted(root.iterdir()):
+        try:
+            with open(folder / LEASE) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        except (FileNotFoundError, NotADirectoryError):
+            # A folder without a lease is one just being made, or the rest of one: judged by its age in sweep.
+            if not folder.is_dir() or time.time() - folder.stat().st_mtime < _KEEP_DEAD_SECONDS:
+                continue
+        yield folder

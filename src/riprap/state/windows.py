@@ -1,0 +1,214 @@
+"""The newest tuples of each key, held in immutable pages sorted by key.
+
+A page is one Arrow record batch, a row a key, in order of hash:
+
+    hash: uint64 | key: struct<...> | seen: int64 | window: list<struct<...>>
+
+``window`` holds the tuples that came in with the page, oldest first, at most the window's size; ``seen`` counts
+the key's tuples since the run began. A batch adds one page with what came in (so writes follow the input, not the
+size of the state), and pages of like size are merged, so there are only ever a handful. The contents of a key's
+window are its tuples in all pages, newest first, up to the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riprap.state.hashing import Hashes, buckets_of
+from riprap.state.keys import KeyTable, key_clash
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Window contents of some keys: the tuples of key ``i`` are rows ``offsets[i]`` to ``offsets[i + 1]``."""
+
+    seen: Ints
+    offsets: Ints
+    tuples: pa.StructArray
+
+
+def make_page(keys: KeyTable, contents: Contents) -> pa.RecordBatch:
+    """Put window contents into a page."""
+    names = [f"k{i}" for i in range(len(keys.columns))]
+    key = (
+        pa.StructArray.from_arrays(list(keys.columns), names)
+        if names
+        else pa.Array.from_buffers(pa.struct([]), len(keys), [None])
+    )
+    window = pa.ListArray.from_arrays(pa.array(contents.offsets.astype(np.int32)), contents.tuples)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(keys.hashes), key, pa.array(contents.seen), window], ["hash", "key", "seen", "window"]
+    )
+
+
+def gather(pages: Sequence[pa.RecordBatch], keys: KeyTable, size: int, layout: pa.StructType) -> Contents:
+    """Collect the window contents of ``keys`` (sorted by hash) from pages, newest page first."""
+    wanted = np.full(len(keys), size, np.int64)
+    seen = np.zeros(len(keys), np.int64)
+    unseen = np.ones(len(keys), bool)
+    parts: list[tuple[pa.StructArray, Ints]] = []
+    for page in pages:
+        rows, found = _look_up(_hashes(page), keys.hashes)
+        if not len(found):
+            continue
+        _check_same_keys(page, rows, keys, found)
+        new = found[unseen[found]]
+        seen[new] = _ints(page, "seen")[rows[unseen[found]]]
+        unseen[new] = False
+        offsets, tuples = _window(page)
+        length = np.zeros(len(keys), np.int64)
+        length[found] = np.minimum(offsets[rows + 1] - offsets[rows], wanted[found])
+        end = np.zeros(len(keys), np.int64)
+        end[found] = offsets[rows + 1]
+        parts.append((tuples.take(pa.array(ranges(end - length, length))), length))
+        wanted -= length
+    return _weave(parts[::-1], seen, layout)
+
+
+def merge(newer: pa.RecordBatch, older: pa.RecordBatch, size: int) -> pa.RecordBatch:
+    """Merge two pages into one that says the same, leaving out tuples no window holds any more."""
+    hashes = np.union1d(_hashes(newer), _hashes(older))
+    sources = []
+    for page in (older, newer):
+        rows, found = _look_up(_hashes(page), hashes)
+        offsets, tuples = _window(page)
+        length = np.zeros(len(hashes), np.int64)
+        length[found] = offsets[rows + 1] - offsets[rows]
+        end = np.zeros(len(hashes), np.int64)
+        end[found] = offsets[rows + 1]
+        place = np.full(len(hashes), -1, np.int64)
+        place[found] = rows
+        sources.append((place, end, length, tuples))
+    (old_place, old_end, old_length, old_tuples), (new_place, new_end, new_length, new_tuples) = sources
+    both = np.flatnonzero((old_place >= 0) & (new_place >= 0))
+    _check_equal(newer.column("key").take(pa.array(new_place[both])), older.column("key").take(pa.array(old_place[both])))
+    old_length = np.minimum(old_length, size - new_length)
+    base = len(old_tuples)
+    starts = np.column_stack([old_end - old_length, new_end - new_length + base]).ravel()
+    lengths = np.column_stack([old_length, new_length]).ravel()
+    tuples = pa.concat_arrays([old_tuples, new_tuples]).take(pa.array(ranges(starts, lengths)))
+    offsets = np.zeros(len(hashes) + 1, np.int64)
+    np.cumsum(old_length + new_length, out=offsets[1:])
+    pick = pa.array(np.where(new_place >= 0, new_place + older.num_rows, old_place))
+    key = pa.concat_arrays([older.column("key"), newer.column("key")]).take(pick)
+    seen = pa.concat_arrays([older.column("seen"), newer.column("seen")]).take(pick)
+    window = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), tuples)
+    return pa.RecordBatch.from_arrays([pa.array(hashes), key, seen, window], ["hash", "key", "seen", "window"])
+
+
+def restrict(page: pa.RecordBatch, first_bucket: int, end_bucket: int, buckets: int) -> pa.RecordBatch:
+    """Return the part of a page that belongs to some buckets, without copying."""
+    low, high = np.searchsorted(buckets_of(_hashes(page), buckets), [first_bucket, end_bucket])
+    return page.slice(int(low), int(high - low))
+
+
+def add_page(new: pa.RecordBatch, pages: Sequence[pa.RecordBatch], size: int) -> tuple[pa.RecordBatch, int]:
+    """Merge a batch's page with the newest older ones while they are not much larger.
+
+    Return the page to write and how many of the older pages it replaces. Each page ends up more than twice the
+    size of the one before it, so a state of n tuples is a handful of pages and a tuple is rewritten about log2(n)
+    times in its life.
+    """
+    replaced = 0
+    while replaced < len(pages) and tuples_in(pages[replaced]) <= 2 * tuples_in(new):
+        new = merge(new, pages[replaced], size)
+        replaced += 1
+    return new, replaced
+
+
+def tuples_in(page: pa.RecordBatch) -> int:
+    """Count the tuples a page holds."""
+    offsets, _ = _window(page)
+    return int(offsets[-1] - offsets[0])
+
+
+def ranges(starts: Ints, lengths: Ints) -> Ints:
+    """List the numbers of several ranges one after the other.
+
+    >>> ranges(np.array([5, 1]), np.array([2, 3]))
+    array([5, 6, 1, 2, 3])
+    """
+    listed: Ints = _ranges(starts, lengths, int(lengths.sum()))
+    return listed
+
+
+@numba.njit(cache=True)
+def _ranges(starts, lengths, total):  # type: ignore[no-untyped-def]
+    result = np.empty(total, np.int64)
+    at = 0
+    for i in range(len(starts)):
+        for j in range(lengths[i]):
+            result[at] = starts[i] + j
+            at += 1
+    return result
+
+
+def _weave(parts: Sequence[tuple[pa.StructArray, Ints]], seen: Ints, layout: pa.StructType) -> Contents:
+    """Bring parts (oldest first, each in order of key) together key by key."""
+    offsets = np.zeros(len(seen) + 1, np.int64)
+    if not parts:
+        return Contents(seen, offsets, pa.array([], layout))
+    np.cumsum(sum(length for _, length in parts), out=offsets[1:])
+    if len(parts) == 1:
+        return Contents(seen, offsets, parts[0][0])
+    bases = np.cumsum([0, *(len(tuples) for tuples, _ in parts[:-1])])
+    starts = np.column_stack([b + np.cumsum(n) - n for b, (_, n) in zip(bases, parts, strict=True)]).ravel()
+    lengths = np.column_stack([length for _, length in parts]).ravel()
+    tuples = pa.concat_arrays([t for t, _ in parts]).take(pa.array(ranges(starts, lengths)))
+    return Contents(seen, offsets, tuples)
+
+
+def _look_up(page: Hashes, wanted: Hashes) -> tuple[Ints, Ints]:
+    """Return the page's rows that hold wanted hashes, and which of the wanted they are."""
+    if not len(page):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows = np.searchsorted(page, wanted)
+    rows[rows == len(page)] = 0
+    found = np.flatnonzero(page[rows] == wanted)
+    return rows[found], found
+
+
+def _check_same_keys(page: pa.RecordBatch, rows: Ints, keys: KeyTable, found: Ints) -> None:
+    if not keys.columns:
+        return
+    names = [f"k{i}" for i in range(len(keys.columns))]
+    mine = pa.StructArray.from_arrays([c.take(pa.array(found)) for c in keys.columns], names)
+    _check_equal(mine, page.column("key").take(pa.array(rows)))
+
+
+def _check_equal(left: pa.StructArray, right: pa.StructArray) -> None:
+    for i in range(left.type.num_fields):
+        a, b = left.field(i), right.field(i)
+        same = pc.equal(a, b)
+        if pa.types.is_floating(a.type):
+            same = pc.or_(same, pc.and_(pc.is_nan(a), pc.is_nan(b)))
+        same = pc.or_kleene(same, pc.and_(a.is_null(), b.is_null())).fill_null(False)
+        if not pc.all(same).as_py() and len(same):
+            place = same.index(False).as_py()
+            fields = range(left.type.num_fields)
+            raise key_clash([left.field(f) for f in fields], place, [right.field(f) for f in fields], place)
+
+
+def _hashes(page: pa.RecordBatch) -> Hashes:
+    hashes: Hashes = page.column("hash").to_numpy()
+    return hashes
+
+
+def _ints(page: pa.RecordBatch, name: str) -> Ints:
+    ints: Ints = page.column(name).to_numpy()
+    return ints
+
+
+def _window(page: pa.RecordBatch) -> tuple[Ints, pa.StructArray]:
+    window = page.column("window")
+    offsets: Ints = window.offsets.to_numpy().astype(np.int64)
+    return offsets, window.values

@@ -1,0 +1,95 @@
+"""Any expression means here what it means in Spark: the same type, the same values, or both raise."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from riprap.expressions import EvaluationError, Expression, ExpressionError, Scope, parse_select, type_name
+
+from .drawing import SCHEMA, expressions, tables
+
+SCOPE = Scope.of(SCHEMA)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(table=tables(), texts=st.lists(expressions(2), min_size=40, max_size=40, unique=True))
+def test_random_expressions_agree_with_spark(spark: SparkSession, table: pa.Table, texts: list[str]) -> None:
+    frame = frame_of(spark, table)
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    computed: list[tuple[str, Expression, pa.Array]] = []
+    for text in texts:
+        expression = parsed(text)
+        if expression is None:
+            continue
+        try:
+            computed.append((text, expression, expression.evaluate(columns, table.num_rows)))
+        except EvaluationError as error:
+            note(f"here: {error}")
+            assert raises_in_spark(frame, text), f"Spark has values for {text}, here: {error}"
+    compare_with_spark(frame, computed)
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Name the types, since PySpark takes a timestamp without a zone for one in the session's zone."""
+    return spark.createDataFrame(table, schema=", ".join(f"{each.name} {type_name(each.type)}" for each in SCHEMA))
+
+
+def parsed(text: str) -> Expression | None:
+    try:
+        return parse_select(f"{text} as result", SCOPE)[0].expression
+    except ExpressionError:
+        return None
+
+
+def raises_in_spark(frame: DataFrame, text: str) -> bool:
+    try:
+        frame.selectExpr(f"{text} as result").toArrow()
+    except PySparkException:
+        return True
+    return False
+
+
+def compare_with_spark(frame: DataFrame, computed: list[tuple[str, Expression, pa.Array]]) -> None:
+    """Ask Spark for all expressions in one query, as the user wrote them and as we normalised them."""
+    if not computed:
+        return
+    try:
+        answer = select(frame, [text for each in computed for text in (each[0], each[1].sql)])
+    except PySparkException:
+        if len(computed) == 1:
+            text, expression, values = computed[0]
+            raise AssertionError(f"Spark raises for {text} = {expression.sql}, here: {values.to_pylist()}") from None
+        for each in computed:
+            compare_with_spark(frame, [each])
+        raise
+    for position, (text, expression, values) in enumerate(computed):
+        for theirs in (answer.column(2 * position), answer.column(2 * position + 1)):
+            assert theirs.type == values.type, f"{text}: {theirs.type} in Spark, {type_name(values.type)} here"
+            mine, other = exact(values), exact(theirs)
+            assert mine == other, f"{text}: {other} in Spark, {mine} here ({expression.sql})"
+
+
+def select(frame: DataFrame, texts: list[str]) -> pa.Table:
+    return frame.selectExpr(*(f"{text} as c{number}" for number, text in enumerate(texts))).toArrow()
+
+
+def exact(values: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Make values that are equal only if they are the same bits; one NaN is as good as another."""
+    return [
+        ("nan" if math.isnan(value) else (value, struct.pack(">d", value))) if isinstance(value, float) else value
+        for value in values.to_pylist()
+    ]
