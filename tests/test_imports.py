@@ -29,6 +29,8 @@ LAYERS = (
     "cli",
     "__main__",
 )
+# `Application.run` is the one step from a description to its effect, and imports the runtime when it is called.
+THE_DOOR = (Path("graph/application.py"), "riprap.runtime")
 WITHOUT_SPARK = LAYERS[: LAYERS.index("compiler")]
 
 
@@ -67,6 +69,8 @@ def offences(package: Path) -> list[str]:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for line, dotted in imported_modules(tree, ("riprap", *inside.parts[:-1])):
             target = layer_of(dotted)
+            if inside == THE_DOOR[0] and dotted.startswith(THE_DOOR[1]):
+                continue
             if target is not None and LAYERS.index(target) > LAYERS.index(layer):
                 found.append(f"{inside}:{line}: {layer} imports {dotted}, of the later layer {target}")
             if layer in WITHOUT_SPARK and dotted.partition(".")[0] == "pyspark":
@@ -113,7 +117,6 @@ def test_the_check_sees(tmp_path: Path, file: str, source: str, expected: str | 
         assert expected in found[0]
 
 
-@pytest.mark.skipif(not (PACKAGE / "__init__.py").exists(), reason="riprap/__init__.py does not exist yet")
 def test_importing_riprap_does_not_import_pyspark() -> None:
     program = "import sys, riprap; assert 'pyspark' not in sys.modules, 'import riprap loads pyspark'"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -1,12 +1,12 @@
 """Riprap: streaming applications on Spark in which every part is protected as much as it deserves.
 
-    import riprap as rr
+import riprap as rr
 
-    app = rr.Application("demo")
-    feed = app.source("feed", rr.files("market/*.parquet"), position="seq")
-    ...
-    with app.run() as run:
-        run.wait()
+app = rr.Application("demo")
+feed = app.source("feed", rr.files("market/*.parquet"), position="seq")
+...
+with app.run() as run:
+    run.wait()
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from riprap.graph.policies import checkpoint, consistent, eventual
 from riprap.graph.windows import every, sliding
 
 if TYPE_CHECKING:
-    from riprap.runtime import Progress, Run, run
+    from riprap.runtime import Progress, Run
 
 __all__ = [
     "Application",
@@ -71,7 +71,6 @@ __all__ = [
     "memory",
     "parquet",
     "rows",
-    "run",
     "sliding",
     "to_spark",
 ]
@@ -79,7 +78,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Describing an application must not cost the import of Spark.
-    if name in ("Progress", "Run", "run"):
+    if name in ("Progress", "Run"):
         from riprap import runtime
 
         return getattr(runtime, name)

@@ -1,14 +1,15 @@
 """Everything Riprap raises on purpose, in one tree.
 
-    RiprapError
-    |- GraphError            the application is described wrongly; found while it is built
-    |- NotYetError           described correctly, but this version cannot carry it out
-    `- RunError              something went wrong while it ran
-       |- OperatorError      an operator's own code or expression failed on a tuple
-       |- MissingPageError   a state page the ledger names is not where it should be
-       |- PageSpaceError     host memory for state pages is full
-       |- LedgerError        the ledger lacks a record, or holds one this batch contradicts
-       `- FormatError        a persisted file has an unknown format or version
+RiprapError
+|- GraphError            the application is described wrongly; found while it is built
+|- NotYetError           described correctly, but this version cannot carry it out
+|- JavaNotFoundError     no Java for Spark (in riprap.runtime.java)
+`- RunError              something went wrong while it ran
+   |- OperatorError      an operator's own code or expression failed on a tuple
+   |- MissingPageError   a state page the ledger names is not where it should be
+   |- PageSpaceError     host memory for state pages is full
+   |- LedgerError        the ledger lacks a record, or holds one this batch contradicts
+   `- FormatError        a persisted file has an unknown format or version
 """
 
 from __future__ import annotations

@@ -38,7 +38,10 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None =
         raise NotYetError(f"application '{graph.name}' reads a Spark DataFrame, which cannot be fed directly")
     keyed = any(o.stateful for o in graph)
     reads = {
-        e.name: needed[e.name] | set(e.key) | ({e.ordering} if e.ordering else set()) | _position(graph, e.name)
+        e.name: needed[e.name]
+        | set(e.key)
+        | ({e.ordering} if e.ordering else set())
+        | _position(graph, e.name)
         for e in entries
     }
     one_bucket = keyed and not entries[0].key

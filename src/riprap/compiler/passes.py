@@ -97,7 +97,9 @@ def prune_columns(graph: Graph) -> dict[str, frozenset[str]]:
                 used = _columns(n for n in operator.select if n.name in needed)
                 reads[operator.inputs[0]] |= used | (operator.where.columns if operator.where else set())
             case Aggregate():
-                arguments = {c for call in operator.aggregation.calls if call.argument for c in call.argument.columns}
+                arguments = {
+                    c for call in operator.aggregation.calls if call.argument for c in call.argument.columns
+                }
                 reads[operator.inputs[0]] |= arguments | set(operator.by)
             case Join():
                 for port, stream in enumerate(operator.inputs):
@@ -117,10 +119,14 @@ def check_ordering(graph: Graph) -> None:
     named = [s for s in sources if s.ordering is not None]
     if named and len(named) < len(sources):
         lacking = next(s for s in sources if s.ordering is None)
-        raise GraphError(f"{lacking}: has no ordering=, though {named[0]} has. Name one for every source, or for none")
+        raise GraphError(
+            f"{lacking}: has no ordering=, though {named[0]} has. Name one for every source, or for none"
+        )
     kinds = {s.schema.field(s.ordering).type for s in named if s.ordering is not None}
     if len(kinds) > 1:
-        raise GraphError(f"{named[0]}: the ordering columns have different types {sorted(map(str, kinds))}: cast one")
+        raise GraphError(
+            f"{named[0]}: the ordering columns have different types {sorted(map(str, kinds))}: cast one"
+        )
 
 
 def _copies(select: Iterable[Named], lineage: Lineage) -> Lineage:
@@ -149,7 +155,9 @@ def _key_at_sources(operator: Aggregate | Join, lineage: Mapping[str, Lineage]) 
     return found
 
 
-def _check_every_source_has_key(sources: Iterable[Source], key: Mapping[str, tuple[str, ...]], length: int) -> None:
+def _check_every_source_has_key(
+    sources: Iterable[Source], key: Mapping[str, tuple[str, ...]], length: int
+) -> None:
     kinds = None
     for source in sources:
         if source.name not in key:

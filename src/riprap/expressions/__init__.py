@@ -2,8 +2,8 @@
 
     text --sqlglot--> syntax tree --Binder, in a Scope--> typed tree --evaluate--> Arrow array
 
-Everything about names and types is decided when the text is parsed, so building a graph finds every mistake that is
-not in the data. `docs/expressions.md` describes the dialect.
+Everything about names and types is decided when the text is parsed, so building a graph finds every mistake
+that is not in the data. `docs/expressions.md` describes the dialect.
 """
 
 from riprap.expressions.aggregates import AggregateCall, Aggregation, parse_aggregates

@@ -41,7 +41,7 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregation:
-    """The calls of an aggregate operator, and its outputs as expressions over the calls' slots and the keys."""
+    """The calls of an aggregate operator, and its outputs: expressions over the calls' slots and the keys."""
 
     calls: tuple[AggregateCall, ...]
     outputs: tuple[Named, ...]
@@ -60,7 +60,10 @@ def parse_aggregates(
     '`$0` / `$1`'
     """
     calls = _Calls(scope=scope, functions=functions or {})
-    allowed = Scope(entries=tuple(scope.resolve(key) for key in keys), shared=scope.shared)
+    try:
+        allowed = Scope(entries=tuple(scope.resolve(key) for key in keys), shared=scope.shared)
+    except Misuse as misuse:
+        raise ExpressionError(text, f"key: {misuse.problem}", misuse.hint) from None
     binder = _KeyBinder(text=text, scope=allowed, functions=functions or {}, on_call=calls.take, every=scope)
     outputs = [binder.named(item) for item in parse_items(text)]
     check_names(text, outputs)

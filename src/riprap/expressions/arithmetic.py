@@ -29,8 +29,7 @@ _CHECKED: dict[str, Kernel] = {
     "*": pc.multiply_checked,
     "/": pc.divide_checked,
     "%": pc.remainder_checked,
-}
-# For whole numbers the checked kernel takes min % -1 for an overflow. This one raises only for a zero divisor.
+}  # For whole numbers the checked kernel takes min % -1 for an overflow. This one raises only for a zero.
 _REMAINDER: Kernel = pc.remainder
 _DECIMAL: dict[str, Kernel] = {
     "+": decimals.add,
@@ -40,6 +39,7 @@ _DECIMAL: dict[str, Kernel] = {
     "%": decimals.remainder,
 }
 _NEGATABLE = 34
+_BIGINT_DIGITS = 18
 
 
 def arithmetic(operator: str, left: Expression, right: Expression) -> Expression:
@@ -89,7 +89,13 @@ def _integer_division(
     if is_fractional(first):
         raise Misuse(f"div needs whole numbers or decimals: {sql}", "Write cast(x / y as bigint)")
     kernel: Kernel = decimals.integer_quotient
-    if not is_decimal(first):
+    if is_decimal(first):
+        if first.precision - first.scale + second.scale > _BIGINT_DIGITS:
+            raise Misuse(
+                f"{type_name(first)} div {type_name(second)} may not fit into bigint: Spark wraps",
+                f"Cast to fewer digits: the quotient may have {_BIGINT_DIGITS}",
+            )
+    else:
         first = second = BIGINT
         kernel = pc.divide_checked
     sides = (coerce(left, first), coerce(right, second))

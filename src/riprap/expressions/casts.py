@@ -1,13 +1,14 @@
 """Cast between types as Spark's ANSI mode does: a value that does not fit raises, or is null under try_cast.
 
-Each cast is a kernel, and where it can fail a test that says which rows fit. Left out on purpose, because the result
-depends on how Java prints or parses: float and double to string or decimal, timestamps to string, strings to decimal,
-date or timestamp.
+Each cast is a kernel, and where it can fail a test that says which rows fit. Left out on purpose, because
+the result depends on how Java prints or parses: float and double to string or decimal, timestamps to
+string, strings to decimal, date or timestamp.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 
 import pyarrow as pa
@@ -36,6 +37,10 @@ from riprap.expressions.types import (
 )
 
 _SPACES = "".join(map(chr, range(0x21))) + "\x7f"
+_JAVA_SPACES = "".join(map(chr, range(0x21)))
+_FRACTION = (
+    r"^([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?|[+-]?(?i:inf|infinity)|(?i:nan)|[+-]NaN)$"
+)
 _TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
 _MICROS_A_DAY = 86_400_000_000
 
@@ -90,12 +95,14 @@ def _kernel(source: pa.DataType, target: pa.DataType) -> Kernel | None:
         return partial(_between_times, type=target)
     if target == STRING and (is_integral(source) or source == BOOLEAN):
         return partial(pc.cast, target_type=STRING)
-    if target == STRING and is_decimal(source) and source.scale <= 6:
-        return partial(pc.cast, target_type=STRING)
+    if target == STRING and is_decimal(source):
+        return decimals.to_string
     if target == STRING and source == DATE:
         return _date_to_string
     if source == STRING and is_integral(target):
         return partial(_string_to_integer, type=target)
+    if source == STRING and is_fractional(target):
+        return partial(_string_to_fraction, type=target)
     if source == STRING and target == BOOLEAN:
         return _string_to_boolean
     if source == TIMESTAMP and target == BIGINT:
@@ -109,7 +116,7 @@ def _numeric(source: pa.DataType, target: pa.DataType) -> Kernel | None:
     if is_decimal(source):
         if target == DOUBLE:
             return decimals.to_double
-        return partial(_decimal_to_integer, type=target) if is_integral(target) else None
+        return partial(_decimal_to_integer, type=target) if is_integral(target) else decimals.to_float
     if is_fractional(source) and is_integral(target):
         return partial(_fraction_to_integer, type=target)
     if is_integral(target):
@@ -143,11 +150,11 @@ def _same(value: Value) -> Value:
 
 
 def _not_zero(value: Value) -> Value:
-    return pc.not_equal(value, pc.cast(pa.scalar(0), value.type))
+    return pc.not_equal(value, pa.scalar(Decimal(0) if is_decimal(value.type) else 0, value.type))
 
 
 def _fraction_to_integer(value: Value, *, type: pa.DataType) -> Value:
-    """Drop the fraction; raise for NaN and out of range. Like Java, 2^63 itself becomes the largest bigint."""
+    """Drop the fraction; raise for NaN and out of range. As in Java, 2^63 becomes the largest bigint."""
     limit = 2.0 ** (type.bit_width - 1)
     whole = pc.trunc(pc.cast(value, DOUBLE))
     highest = pc.less_equal(whole, limit) if type == BIGINT else pc.less(whole, limit)
@@ -200,6 +207,15 @@ def _string_to_integer(value: Value, *, type: pa.DataType) -> Value:
     return pc.cast(pc.replace_substring_regex(trimmed, r"^\+", ""), type)
 
 
+def _string_to_fraction(value: Value, *, type: pa.DataType) -> Value:
+    """Parse as Java does, except hexadecimal numbers: a d or f may follow, NaN and infinities have names."""
+    trimmed = pc.utf8_trim(value, characters=_JAVA_SPACES)
+    if pc.all(pc.match_substring_regex(trimmed, _FRACTION)).as_py() is False:
+        raise Failure(f"not a {type_name(type)}")
+    plain = pc.replace_substring_regex(trimmed, r"^[+-](NaN)$|([0-9.])[dDfF]$", r"\1\2")
+    return pc.cast(plain, type)
+
+
 def _string_to_boolean(value: Value) -> Value:
     word = pc.ascii_lower(pc.utf8_trim(value, characters=_SPACES))
     true = pc.is_in(word, value_set=pa.array(_TRUE))
@@ -211,11 +227,9 @@ def _string_to_boolean(value: Value) -> Value:
 
 def _hint(source: pa.DataType, target: pa.DataType) -> str:
     if target == STRING:
-        return (
-            "To string: tinyint, smallint, int, bigint, boolean, date, decimal with at most 6 fraction digits"
-        )
+        return "To string: tinyint, smallint, int, bigint, decimal, boolean, date"
     if source == STRING:
-        return "From string: tinyint, smallint, int, bigint, boolean"
+        return "From string: tinyint, smallint, int, bigint, float, double, boolean"
     if is_fractional(source) and is_decimal(target):
         return "Java's printing of doubles decides the digits; cast to bigint, or keep double"
     if TIMESTAMP_NTZ in (source, target) or is_time(source) or is_time(target):

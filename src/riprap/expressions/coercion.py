@@ -1,7 +1,7 @@
 """Decide the types of operands and results as Spark's ANSI type coercion does.
 
-Strings are never turned into numbers or back unless the user writes a cast. The decimal rules are those of Spark
-with `spark.sql.decimalOperations.allowPrecisionLoss=true`, its default.
+Strings are never turned into numbers or back unless the user writes a cast. The decimal rules are those of
+Spark with `spark.sql.decimalOperations.allowPrecisionLoss=true`, its default.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Build comparisons with Spark's order of doubles: NaN equals NaN and is greater than everything; -0.0 equals 0.0.
+"""Build comparisons in Spark's order of doubles: NaN equals NaN and is the greatest; -0.0 equals 0.0.
 
-Arrow compares as IEEE 754 does, which differs only where a NaN is involved. So a comparison first asks whether any
-NaN is there, by one pass of `min` that runs at memory speed, and repairs the result only then.
+Arrow compares as IEEE 754 does, which differs only where a NaN is involved. So a comparison first asks
+whether any NaN is there, by one pass of `min` that runs at memory speed, and repairs the result only then.
 """
 
 from __future__ import annotations

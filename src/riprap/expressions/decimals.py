@@ -1,21 +1,24 @@
 """Compute with decimals as Spark does: exactly, then rounded half up into the result's type.
 
-Intermediate results have up to 77 digits. They live in decimal256, whose 256 bits hold 5.7e76, so that every
-product of two 38-digit numbers fits. Arrow refuses some operations by the *declared* precision, although the values
-fit; `_relabel` declares another precision and scale for the same bits.
+Intermediate results have up to 77 digits. They live in decimal256, whose 256 bits hold 5.7e76, so that
+every product of two 38-digit numbers fits. Arrow refuses some operations by the *declared* precision,
+although the values fit; `_relabel` declares another precision and scale for the same bits.
 """
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.expressions.errors import Failure, Misuse
-from riprap.expressions.tree import Value
-from riprap.expressions.types import DOUBLE, STRING, type_name
+from riprap.expressions.tree import Kernel, Value
+from riprap.expressions.types import DOUBLE, FLOAT, STRING, type_name
 
 _WIDE = 76
+_PLAIN_SCALE = 6
 _EXACT_DOUBLE_DIGITS = 15  # integers of 15 digits and powers of ten up to 22 are exact doubles
 
 
@@ -103,9 +106,37 @@ def rounded(value: Value, type: pa.DataType) -> Value:
 
 
 def half_up(value: Value, digits: int) -> Value:
-    if value.type.scale <= digits:
+    """Drop the digits behind `digits`, rounding half up: add half a unit, away from zero, and cut.
+
+    Arrow 26 has `round` for this, but for some decimal256 values whose carry runs through many nines it
+    truncates.
+    """
+    scale = value.type.scale
+    drop = scale - digits
+    if drop <= 0:
         return value
-    return pc.round(value, digits, round_mode="half_towards_infinity")
+    unscaled = _relabel(_wide(value), _WIDE - 1, 0)
+    half = pa.scalar(Decimal(5 * 10 ** (drop - 1)), unscaled.type)
+    negative = pc.less(unscaled, pa.scalar(Decimal(0), unscaled.type))
+    moved = pc.if_else(negative, pc.subtract(unscaled, half), pc.add(unscaled, half))
+    return _relabel(pc.trunc(_relabel(moved, _WIDE, drop)), _WIDE, scale)
+
+
+def floor(value: Value, *, type: pa.DataType) -> Value:
+    return _down(value, pc.less, pc.subtract, type)
+
+
+def ceil(value: Value, *, type: pa.DataType) -> Value:
+    return _down(value, pc.greater, pc.add, type)
+
+
+def _down(value: Value, beyond: Kernel, step: Kernel, type: pa.DataType) -> Value:
+    """Cut the fraction off, and go one further where that went the wrong way."""
+    wide = with_room(value)
+    whole = pc.trunc(wide)
+    cut = pc.cast(whole, type)
+    one = pa.scalar(Decimal(1), pa.decimal128(1, 0))
+    return pc.if_else(beyond(wide, whole), pc.cast(step(_relabel(_wide(cut), 75, 0), one), type), cut)
 
 
 def to_decimal(value: Value, *, type: pa.DataType) -> Value:
@@ -127,6 +158,22 @@ def to_double(value: Value) -> Value:
         return pc.divide(pc.cast(whole, DOUBLE), float(np.float64(10.0) ** value.type.scale))
     # Arrow's own cast is off by an ulp for many digits; its parser is not.
     return pc.cast(pc.cast(value, STRING), DOUBLE)
+
+
+def to_float(value: Value) -> Value:
+    return pc.cast(pc.cast(value, STRING), FLOAT)
+
+
+def to_string(value: Value) -> Value:
+    """Write all digits. Arrow's own cast, like Java's toString, turns to exponents for small numbers."""
+    scale = value.type.scale
+    if scale <= _PLAIN_SCALE:
+        return pc.cast(value, STRING)
+    digits = pc.cast(_relabel(_wide(value), value.type.precision, 0), STRING)
+    sign = pc.if_else(pc.starts_with(digits, "-"), "-", "")
+    padded = pc.utf8_lpad(pc.utf8_trim(digits, characters="-"), width=scale + 1, padding="0")
+    whole, fraction = pc.utf8_slice_codeunits(padded, 0, -scale), pc.utf8_slice_codeunits(padded, -scale)
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole, ""), fraction, ".")
 
 
 def with_room(value: Value) -> Value:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 class ExpressionError(ValueError):
     """Report SQL text that Riprap cannot accept, with the place and a way out.
 
-    >>> print(ExpressionError("price * sise", "no column 'sise'", hint="did you mean 'size'?", start=8, end=12))
+    >>> print(ExpressionError("price * sise", "no column 'sise'", "did you mean 'size'?", start=8, end=12))
     no column 'sise'
       price * sise
               ^^^^

@@ -1,4 +1,4 @@
-"""Type literals as Spark does: the smallest of int, bigint and decimal that holds them; double with an exponent."""
+"""Type literals as Spark does: the first of int, bigint and decimal that fits; double with an exponent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Build and, or, not and the conditionals. Each evaluates an argument only on the rows where Spark would.
 
-That matters when the argument may raise: `case when b <> 0 then a / b end` has no division by zero. An argument that
-cannot raise is evaluated on all rows, which is quicker.
+That matters when the argument may raise: `case when b <> 0 then a / b end` has no division by zero. An
+argument that cannot raise is evaluated on all rows, which is quicker.
 """
 
 from __future__ import annotations

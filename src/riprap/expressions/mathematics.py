@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,7 @@ from riprap.expressions.types import (
     DOUBLE,
     INT,
     NULL,
+    STRING,
     is_decimal,
     is_fractional,
     is_integral,
@@ -28,16 +30,20 @@ from riprap.expressions.types import (
     type_name,
 )
 
+_MOST_DIGITS = 22  # ten to this power is an exact double
+_EXACT_STEPS = 1e14  # a tie has one digit more
+_ALL_STEPS = 1e18  # doubles print at most 17 digits
+
 
 def floor(arguments: Sequence[Expression]) -> Expression:
-    return _whole("floor", pc.floor, arguments[0])
+    return _whole("floor", pc.floor, decimals.floor, arguments[0])
 
 
 def ceil(arguments: Sequence[Expression]) -> Expression:
-    return _whole("ceil", pc.ceil, arguments[0])
+    return _whole("ceil", pc.ceil, decimals.ceil, arguments[0])
 
 
-def _whole(name: str, kernel: Kernel, argument: Expression) -> Expression:
+def _whole(name: str, kernel: Kernel, exact: Kernel, argument: Expression) -> Expression:
     _need_number(name, argument)
     sql = f"{name}({argument.sql})"
     if is_integral(argument.type):
@@ -48,12 +54,7 @@ def _whole(name: str, kernel: Kernel, argument: Expression) -> Expression:
     if scale == 0:
         return call(sql, argument.type, _same, argument)
     type = pa.decimal128(precision - scale + 1, 0)
-    return call(sql, type, partial(_whole_decimal, kernel=kernel, type=type), argument)
-
-
-def _whole_decimal(value: Value, *, kernel: Kernel, type: pa.DataType) -> Value:
-    wide = pc.cast(value, pa.decimal256(value.type.precision + 1, value.type.scale))
-    return pc.cast(kernel(wide), type)
+    return call(sql, type, partial(exact, type=type), argument)
 
 
 def _whole_double(value: Value, *, kernel: Kernel) -> Value:
@@ -73,15 +74,17 @@ def round_(arguments: Sequence[Expression]) -> Expression:
     if is_decimal(value.type):
         return _round_decimal(sql, value, digits)
     if is_integral(value.type):
-        if digits < 0:
-            raise Misuse(f"round of {type_name(value.type)} to {digits} digits is not supported: {sql}")
-        return call(sql, value.type, _same, value)
-    if value.type != DOUBLE or digits != 0:
+        if digits >= 0:
+            return call(sql, value.type, _same, value)
+        return call(
+            sql, value.type, partial(_round_integer, digits=digits, type=value.type), value, raises=True
+        )
+    if value.type != DOUBLE or not 0 <= digits <= _MOST_DIGITS:
         raise Misuse(
             f"round of {type_name(value.type)} to {digits} digits is not supported: {sql}",
-            "Java's printing of doubles decides the digits; round(double) to whole numbers is exact",
+            f"Of doubles to 0 to {_MOST_DIGITS} digits; of whole numbers and decimals to any",
         )
-    return call(sql, DOUBLE, _round_double, value)
+    return call(sql, DOUBLE, partial(_round_double, digits=digits), value)
 
 
 def _round_decimal(sql: str, value: Expression, digits: int) -> Expression:
@@ -95,14 +98,55 @@ def _round_decimal(sql: str, value: Expression, digits: int) -> Expression:
 
 
 def _round_to(value: Value, *, digits: int, type: pa.DataType) -> Value:
-    wide = pc.cast(value, pa.decimal256(76, value.type.scale))
-    return decimals.rounded(decimals.half_up(wide, digits), type)
+    wide = pc.cast(value, pa.decimal256(value.type.precision + 1, value.type.scale))
+    return decimals.rounded(decimals.half_up(wide, _at_least(digits, value.type)), type)
 
 
-def _round_double(value: Value) -> Value:
-    # Adding 0.0 turns -0.0 into 0.0, as the way through BigDecimal does in Spark, for rounded values only.
-    whole = pc.round(value, 0, round_mode="half_towards_infinity")
-    return pc.add(whole, 0.0)
+def _round_integer(value: Value, *, digits: int, type: pa.DataType) -> Value:
+    wide = pc.cast(pc.cast(value, BIGINT), pa.decimal128(19, 0))
+    return pc.cast(decimals.half_up(wide, _at_least(digits, wide.type)), type)
+
+
+def _at_least(digits: int, type: pa.DataType) -> int:
+    """Rounding to more places than a number has is rounding to nothing, however many more."""
+    return max(digits, -(int(type.precision) - int(type.scale)) - 1)
+
+
+def _round_double(value: Value, *, digits: int) -> Value:
+    """Round half up what Java prints, as Spark does: 2.675 is 2.68, although the double is a little less.
+
+    A tie has few digits, and a decimal of at most 15 digits is what its nearest double prints as. So a
+    double is rounded up exactly if it is not less than the double nearest to the tie, and no printing is
+    needed.
+    """
+    if isinstance(value, pa.Scalar):
+        return _round_double(pa.array([value.as_py()], DOUBLE), digits=digits)[0]
+    numbers = np.frombuffer(value.buffers()[1])[value.offset : value.offset + len(value)]
+    unit = 10.0**digits
+    with np.errstate(all="ignore"):
+        size = np.abs(numbers)
+        steps = np.floor(size * unit + 0.5)
+        steps -= size < (2 * steps - 1) / (2 * unit)
+        steps += size >= (2 * steps + 1) / (2 * unit)
+        rounded = np.copysign(steps / unit, numbers)
+        few = size * unit < _EXACT_STEPS
+        result = pa.array(np.where(few, rounded, numbers) + 0.0)  # adding 0.0 turns -0.0 into 0.0
+    if not few.all():
+        result = _round_printed(value, result, pa.array(few), digits)
+    return pc.if_else(pc.is_valid(value), result, pa.scalar(None, DOUBLE))
+
+
+def _round_printed(value: pa.Array, result: pa.Array, few: pa.Array, digits: int) -> pa.Array:
+    """Round doubles of 15 to 17 digits, of which some are behind the last wanted one, by printing them."""
+    limit = _ALL_STEPS / 10.0**digits
+    printed = pc.and_(pc.invert(few), pc.fill_null(pc.less(pc.abs(value), limit), False))
+    if not pc.any(printed).as_py():
+        return result
+    text = pc.cast(value.filter(printed), STRING)
+    exact = pc.cast(text, pa.decimal256(76, digits + 4))
+    return pc.replace_with_mask(
+        result, printed, pc.cast(pc.cast(decimals.half_up(exact, digits), STRING), DOUBLE)
+    )
 
 
 def sqrt(arguments: Sequence[Expression]) -> Expression:

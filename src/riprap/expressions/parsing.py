@@ -1,4 +1,4 @@
-"""Turn SQL text into typed expressions: sqlglot parses, this module resolves, builds and explains what is wrong."""
+"""Turn SQL text into typed expressions: sqlglot parses, this module resolves, builds and explains."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class Named:
 def parse_condition(text: str, scope: Scope, functions: Functions | None = None) -> Expression:
     """Parse a condition, such as a functor's `where`.
 
+    >>> import pyarrow as pa
     >>> parse_condition("kind = 'trade'", Scope.of(pa.schema({"kind": pa.string()}))).sql
     "kind = 'trade'"
     """
@@ -74,8 +75,10 @@ def parse_condition(text: str, scope: Scope, functions: Functions | None = None)
 def parse_select(text: str, scope: Scope, functions: Functions | None = None) -> tuple[Named, ...]:
     """Parse a list of output columns, such as a functor's `select`.
 
+    >>> import pyarrow as pa
     >>> schema = pa.schema({"notional": pa.float64(), "volume": pa.int64()})
-    >>> [(each.name, each.expression.sql) for each in parse_select("volume, notional / volume as vwap", Scope.of(schema))]
+    >>> outputs = parse_select("volume, notional / volume as vwap", Scope.of(schema))
+    >>> [(each.name, each.expression.sql) for each in outputs]
     [('volume', 'volume'), ('vwap', 'notional / volume')]
     """
     binder = Binder(text=text, scope=scope, functions=functions or {})
@@ -301,7 +304,10 @@ def _syntax_error(text: str, error: SqlglotError) -> ExpressionError:
     if not details:
         return ExpressionError(text, f"not valid SQL: {str(error).splitlines()[0]}")
     first = details[0]
-    problem = f"not valid SQL: {str(first.get('description', '')).rstrip('.')}"
+    description = str(first.get("description", "")).rstrip(".")
+    if "<class" in description:
+        description = "something is missing"
+    problem = f"not valid SQL: {description}"
     highlight, column = first.get("highlight") or "", first.get("col")
     end = column - len(_PREFIX) if isinstance(column, int) and first.get("line") == 1 else None
     if end is None or not highlight or end < len(highlight) or end > len(text):

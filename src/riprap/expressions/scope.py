@@ -31,8 +31,8 @@ class Scope(Mapping[str, pa.DataType]):
     >>> dict(Scope.of(pa.schema({"a": pa.int64()})))
     {'a': DataType(int64)}
 
-    A name is matched exactly, else without regard to case as Spark does. In a qualified scope a bare name must be
-    in one source only, unless it is `shared` (a join key): then it is the first source's.
+    A name is matched exactly, else without regard to case as Spark does. In a qualified scope a bare name
+    must be in one source only, unless it is `shared` (a join key): then it is the first source's.
     """
 
     entries: tuple[Entry, ...]

@@ -137,8 +137,8 @@ def _emptied(value: Value) -> Value:
 def _recase(value: Value, *, ascii: Kernel, full: Callable[[str], str]) -> Value:
     """Change case by Unicode's full mapping, where one character may become several.
 
-    Arrow maps one to one. Python has the full mapping but works on one string: so all rows are joined into one,
-    with a character that occurs in none of them, and split again.
+    Arrow maps one to one. Python has the full mapping but works on one string: so all rows are joined into
+    one, with a character that occurs in none of them, and split again.
     """
     if isinstance(value, pa.Scalar):
         return pa.scalar(full(value.as_py()) if value.is_valid else None, STRING)

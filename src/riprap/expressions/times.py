@@ -1,4 +1,4 @@
-"""Build the functions that take a date or timestamp apart. Timestamps are in UTC, Spark's session zone here."""
+"""Build the functions that take a date or timestamp apart, in UTC, which is Spark's session zone here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The typed expression tree: what every node has, and the nodes that are not functions.
 
-A node computes a *value* for a batch: an Arrow array, or a scalar that stands for every row. Scalars keep literals
-out of memory; `evaluate` turns them into arrays at the root. Kernels are module-level functions, so trees pickle.
+A node computes a *value* for a batch: an Arrow array, or a scalar that stands for every row. Scalars keep
+literals out of memory; `evaluate` turns them into arrays at the root. Kernels are module-level functions,
+so trees pickle.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Order(enum.Enum):
 class Expression:
     """A typed SQL expression over named columns.
 
-    `sql` is Spark SQL text that Spark accepts as it is; `atomic` says that it needs no parentheses inside another.
+    `sql` is Spark SQL text that Spark accepts as it is; `atomic` says that it needs no parentheses inside
+    another.
     """
 
     sql: str

@@ -111,7 +111,7 @@ def parse_schema(text: str) -> pa.Schema:
         raise ExpressionError(text, f"not a schema: {error}", "Write: name type, name type, ...") from None
     definitions = list(table.find_all(exp.ColumnDef))
     schema = table.this
-    if not isinstance(schema, exp.Schema) or len(definitions) != len(schema.expressions):
+    if not isinstance(schema, exp.Schema) or not 0 < len(definitions) == len(schema.expressions):
         raise ExpressionError(text, "not a schema", "Write: name type, name type, ...")
     fields: list[pa.Field] = []
     for definition in definitions:

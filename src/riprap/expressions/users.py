@@ -20,8 +20,8 @@ class UserFunction:
     >>> UserFunction("twice", lambda x: pc.multiply(x, 2), returns=pa.int64()).name
     'twice'
 
-    It gets one array for each argument and returns an array of the same length and of type `returns`. It must be
-    deterministic and without side effects: rows may be evaluated again to find the one that failed.
+    It gets one array for each argument and returns an array of the same length and of type `returns`. It
+    must be deterministic and without side effects: rows may be evaluated again to find the one that failed.
     """
 
     name: str

@@ -72,7 +72,7 @@ class Application:
         return Graph.of(self.name, self._operators.values())
 
     def run(self, **options: Any) -> Run:
-        """Run the application on Spark; see :func:`riprap.run` for the options."""
+        """Run the application on Spark; see :func:`riprap.runtime.run` for the options."""
         # The one step from a description to its effect: only here does Spark get imported.
         from riprap.runtime import run
 
@@ -111,7 +111,9 @@ class Application:
                 raise here.error(f"{what}= names column '{column}', which does not exist", _has(schema))
         if position is not None and not pa.types.is_signed_integer(schema.field(position).type):
             got = type_name(schema.field(position).type)
-            raise here.error(f"position= must name a column of whole numbers, '{position}' is {got}", _has(schema))
+            raise here.error(
+                f"position= must name a column of whole numbers, '{position}' is {got}", _has(schema)
+            )
         if isinstance(protect, Consistent) and isinstance(connector, FromSpark) and position is None:
             raise here.error(
                 "an unordered Spark source cannot be replayed, so it cannot start a consistent region",
@@ -185,7 +187,9 @@ class Application:
             aggregation = parse_aggregates(select, Scope.of(stream.schema), keys, self._functions)
         taken = [n.name for n in aggregation.outputs if n.name in keys]
         if taken:
-            raise here.error(f"select= names {taken[0]!r} again", "The key's columns come first by themselves")
+            raise here.error(
+                f"select= names {taken[0]!r} again", "The key's columns come first by themselves"
+            )
         here.policy(protect, stateful=True)
         key_fields = [stream.schema.field(k) for k in keys]
         return self._add(
@@ -221,14 +225,21 @@ class Application:
             raise here.error("a join needs a key", "Give it by=, a column that both streams have")
         if left.name == right.name:
             raise here.error(
-                f"both ports read stream '{left.name}'", "Give one side another name with a functor select='*'"
+                f"both ports read stream '{left.name}'",
+                "Give one side another name with a functor select='*'",
             )
         if not (
-            isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, SlidingWindow) for w in windows)
+            isinstance(windows, tuple)
+            and len(windows) == 2
+            and all(isinstance(w, SlidingWindow) for w in windows)
         ):
-            raise here.error(f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))")
+            raise here.error(
+                f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))"
+            )
         if windows[0].tuples == windows[1].tuples == 0:
-            raise here.error("both windows are of size 0, so no tuple can ever meet another", "Give one a size")
+            raise here.error(
+                "both windows are of size 0, so no tuple can ever meet another", "Give one a size"
+            )
         scope = Scope.qualified({left.name: left.schema, right.name: right.schema}, shared=frozenset(keys))
         with here:
             condition = parse_condition(where, scope, self._functions) if where is not None else None
@@ -248,7 +259,9 @@ class Application:
             )
         )
 
-    def sink(self, name: str, stream: Stream, connector: SinkConnector, *, protect: Policy | None = None) -> None:
+    def sink(
+        self, name: str, stream: Stream, connector: SinkConnector, *, protect: Policy | None = None
+    ) -> None:
         """Add a sink."""
         here = _Here("Sink", name, self, stream)
         here.policy(protect, stateful=False)
@@ -276,7 +289,9 @@ class _Here:
         self.name = name
         self.location = Location.of_caller()
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise self.error(f"its name is {name!r}", "Names are letters, digits and '_', starting with a letter")
+            raise self.error(
+                f"its name is {name!r}", "Names are letters, digits and '_', starting with a letter"
+            )
         taken = application._operators.get(name)
         if taken is not None:
             raise self.error(
@@ -285,7 +300,9 @@ class _Here:
             )
         for stream in streams:
             if not isinstance(stream, Stream):
-                raise self.error(f"it reads {stream!r}", "Give it the stream that app.source(...) and others return")
+                raise self.error(
+                    f"it reads {stream!r}", "Give it the stream that app.source(...) and others return"
+                )
             if stream.application is not application:
                 raise self.error(
                     f"it reads {stream} of application '{stream.application.name}'",
@@ -309,11 +326,14 @@ class _Here:
         for key in keys:
             for stream in streams:
                 if key not in stream.schema.names:
-                    raise self.error(f"by= names column '{key}', which {stream.name} lacks", _has(stream.schema))
+                    raise self.error(
+                        f"by= names column '{key}', which {stream.name} lacks", _has(stream.schema)
+                    )
             kinds = [s.schema.field(key).type for s in streams]
             if any(kind != kinds[0] for kind in kinds):
                 raise self.error(
-                    f"the key '{key}' is {' and '.join(type_name(k) for k in kinds)}", "Cast one side to the other"
+                    f"the key '{key}' is {' and '.join(type_name(k) for k in kinds)}",
+                    "Cast one side to the other",
                 )
         return keys
 
@@ -321,7 +341,9 @@ class _Here:
         if protect is None:
             return
         if not isinstance(protect, Checkpoint | Consistent | Eventual):
-            raise self.error(f"protect={protect!r} is not a policy", "Write rr.checkpoint(every='10s') or another")
+            raise self.error(
+                f"protect={protect!r} is not a policy", "Write rr.checkpoint(every='10s') or another"
+            )
         if isinstance(protect, Checkpoint | Eventual) and not stateful:
             kind = type(protect).__name__.lower()
             raise self.error(

@@ -219,7 +219,9 @@ def list_files(patterns: Sequence[str], format: FileFormat) -> list[str]:
             names = sorted(
                 str(p)
                 for p in Path(pattern).rglob("*")
-                if p.is_file() and _plain_ending(p.name).endswith(endings) and not p.name.startswith(("_", "."))
+                if p.is_file()
+                and _plain_ending(p.name).endswith(endings)
+                and not p.name.startswith(("_", "."))
             )
         else:
             names = sorted(glob.glob(pattern, recursive=True))
@@ -237,7 +239,9 @@ def _guess_format(patterns: Sequence[str]) -> FileFormat:
         for ending, format in _FORMATS.items():
             if name.endswith(ending):
                 return format
-    raise GraphError(f"cannot tell the format of {', '.join(patterns)}: say format='parquet', 'csv' or 'json'")
+    raise GraphError(
+        f"cannot tell the format of {', '.join(patterns)}: say format='parquet', 'csv' or 'json'"
+    )
 
 
 def _folder_names(pattern: str) -> Iterable[str]:

@@ -59,7 +59,9 @@ class Graph:
         """Return the operators that read a stream, in order."""
         return tuple(o for o in self.operators if name in o.inputs)
 
-    def fold(self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False) -> dict[str, Value]:
+    def fold(
+        self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False
+    ) -> dict[str, Value]:
         """Walk the graph once, giving each operator what its neighbours came to.
 
         Downstream (the default) ``visit`` gets the results of the inputs, port by port; ``upward`` it gets
@@ -75,7 +77,9 @@ class Graph:
         if not self.of_kind(Source):
             raise GraphError(f"application '{self.name}' has no source: add one with app.source(...)")
         if not self.of_kind(Sink):
-            raise GraphError(f"application '{self.name}' has no sink: end it with app.sink(name, stream, ...)")
+            raise GraphError(
+                f"application '{self.name}' has no sink: end it with app.sink(name, stream, ...)"
+            )
         reaches = self.fold(lambda o, after: isinstance(o, Sink) or any(after), upward=True)
         for operator in self.operators:
             if not reaches[operator.name]:
@@ -93,7 +97,9 @@ def _in_order(by_name: dict[str, Operator]) -> Iterator[Operator]:
             return
         if operator.name in open_:
             circle = [operator.name, *reversed(open_[open_.index(operator.name) :])]
-            raise GraphError(f"{operator}: the streams run in a circle: {' -> '.join(circle)}. Cut it somewhere")
+            raise GraphError(
+                f"{operator}: the streams run in a circle: {' -> '.join(circle)}. Cut it somewhere"
+            )
         open_.append(operator.name)
         for stream in operator.inputs:
             yield from visit(by_name[stream])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +26,14 @@ class Location:
     def of_caller(cls) -> Location:
         """Return the innermost line on the stack that is not Riprap's own."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE) and not _is_app(frame):
+        while (
+            frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE) and not _is_app(frame)
+        ):
             frame = frame.f_back
         file, line = frame.f_code.co_filename, frame.f_lineno
         return cls(file=file, line=line, code=linecache.getline(file, line).strip())
 
 
-def _is_app(frame: object) -> bool:
+def _is_app(frame: types.FrameType) -> bool:
     # The built-in applications are written as a user would write them: their lines are user lines.
-    return "riprap/apps/" in frame.f_code.co_filename.replace("\\", "/")  # type: ignore[attr-defined, no-any-return]
+    return "riprap/apps/" in frame.f_code.co_filename.replace("\\", "/")

@@ -113,4 +113,8 @@ class Sink(Operator):
 
 
 def _named(named: Named) -> str:
-    return named.name if named.expression.sql.strip("`") == named.name else f"{named.expression.sql} as {named.name}"
+    return (
+        named.name
+        if named.expression.sql.strip("`") == named.name
+        else f"{named.expression.sql} as {named.name}"
+    )

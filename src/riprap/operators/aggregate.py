@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import AggregateCall, EvaluationError
+from riprap.expressions import AggregateCall, EvaluationError, decimals, type_name
 from riprap.graph.operators import Aggregate
 from riprap.operators.chunk import Chunk, struct_of
 from riprap.operators.functor import compute
@@ -77,7 +77,9 @@ def run_aggregate(
     results = Chunk({**by, **slots}, chunk.rank[out], chunk.code[out])
     outputs = compute(operator.aggregation.outputs, results, needed)
     kept_keys = {k: c for k, c in by.items() if k in needed}
-    return results.with_columns({**kept_keys, **outputs}), history.page(keys, new, size) if chunk.rows else None
+    return results.with_columns({**kept_keys, **outputs}), history.page(
+        keys, new, size
+    ) if chunk.rows else None
 
 
 def _rows_that_emit(operator: Aggregate, history: History, chunk: Chunk) -> Ints:
@@ -97,7 +99,9 @@ def _slide(call: AggregateCall, column: Column | None, history: History, size: i
         case "count":
             valid = column.valid
             none = np.zeros(len(valid), np.uint64)
-            counts = slide_whole_sums(none, none.view(np.int64), valid, history.starts, history.fresh, size)[2]
+            counts = slide_whole_sums(none, none.view(np.int64), valid, history.starts, history.fresh, size)[
+                2
+            ]
             return pa.array(counts)
         case "sum" | "avg":
             return _sum_or_mean(call, column, out)
@@ -108,7 +112,9 @@ def _slide(call: AggregateCall, column: Column | None, history: History, size: i
             return column.values.take(pa.array(rows))
         case "min" | "max":
             order = order_of(column.values)
-            rows = slide_greatest(order if call.function == "max" else ~order, column.valid, history.starts, size)
+            rows = slide_greatest(
+                order if call.function == "max" else ~order, column.valid, history.starts, size
+            )
             return column.values.take(pa.array(rows, mask=rows < 0))
     raise AssertionError(f"unknown aggregate {call.function}")
 
@@ -132,10 +138,13 @@ def _sum_or_mean(call: AggregateCall, column: Column, out: Ints) -> pa.Array:
     sums = pa.Array.from_buffers(total, len(low), [mask.buffers()[1], pa.py_buffer(words)])
     bound = call.type if call.function == "sum" else None
     digits = 38 if bound is None or not pa.types.is_decimal(bound) else bound.precision
-    _check_digits(call, sums, overflow, history, out, digits, bound)
+    bad = _check_digits(call, sums, overflow, history, out, digits, bound)
+    # What does not fit is not put out: leave it out before the cast.
+    sums = pc.if_else(pa.array(bad), None, sums)
     if call.function == "sum":
         return sums.cast(call.type)
-    return _decimal_mean(sums, counts, call.type)
+    number = pa.array(np.maximum(counts, 1)).cast(pa.decimal128(19, 0))
+    return decimals.divide(sums, number, type=call.type)
 
 
 def _check_digits(
@@ -146,8 +155,8 @@ def _check_digits(
     out: Ints,
     digits: int,
     bound: pa.DataType | None,
-) -> None:
-    """Raise where a sum that is put out does not fit its type."""
+) -> npt.NDArray[np.bool_]:
+    """Return where a sum does not fit its type; raise if one of those is put out."""
     if bound is not None and pa.types.is_integer(bound):
         wide = pa.decimal128(38, 0)
         low, high = (pa.scalar(v).cast(wide) for v in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
@@ -156,31 +165,28 @@ def _check_digits(
         limit = pa.scalar(10**digits - 1, pa.decimal256(39, 0)).cast(pa.decimal256(76, 0))
         size = pc.abs(_unscaled(sums).cast(pa.decimal256(76, 0)))
         outside = pc.greater(size, limit)
-    bad = overflow | outside.fill_null(False).to_numpy(zero_copy_only=False)
+    bad: npt.NDArray[np.bool_] = overflow | outside.fill_null(False).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(bad[history.place[out]])
     if len(rows):
         assert call.argument is not None
-        error = SumOverflow(f"{call.function}({call.argument.sql})", f"{call.type} overflow")
+        error = SumOverflow(f"{call.function}({call.argument.sql})", f"{type_name(call.type)} overflow")
         error.row = int(out[rows[0]])
         raise error
+    return bad
 
 
 def _unscaled(decimals: pa.Array) -> pa.Array:
-    return pa.Array.from_buffers(pa.decimal128(38, 0), len(decimals), decimals.buffers(), offset=decimals.offset)
-
-
-def _decimal_mean(sums: pa.Array, counts: Ints, kind: pa.DataType) -> pa.Array:
-    """Divide and round half up at the result's scale."""
-    wide = pa.decimal256(60, kind.scale + 1)
-    quotient = pc.divide(sums.cast(wide), pa.array(np.maximum(counts, 1)).cast(pa.decimal256(15, 0)))
-    digits = pc.round(quotient.cast(pa.decimal256(76, kind.scale + 1), safe=False), kind.scale, "half_towards_infinity")
-    return digits.cast(kind)
+    return pa.Array.from_buffers(
+        pa.decimal128(38, 0), len(decimals), decimals.buffers(), offset=decimals.offset
+    )
 
 
 def _words(values: pa.Array) -> tuple[npt.NDArray[np.uint64], Ints]:
     """Return integers or decimals as the low and high 64 bits of 128."""
     if pa.types.is_decimal(values.type):
-        words = np.frombuffer(values.buffers()[1], np.uint64)[2 * values.offset : 2 * (values.offset + len(values))]
+        words = np.frombuffer(values.buffers()[1], np.uint64)[
+            2 * values.offset : 2 * (values.offset + len(values))
+        ]
         return words[::2].copy(), words[1::2].copy().view(np.int64)
     low = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return low.view(np.uint64), low >> 63
@@ -193,7 +199,8 @@ def order_of(values: pa.Array) -> Ints:
         numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
         numbers[np.isnan(numbers)] = np.nan
         bits = numbers.view(np.int64)
-        return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
+        floats: Ints = np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
+        return floats
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind):
         ints = values.cast(pa.int64())
     elif pa.types.is_date32(kind):

@@ -74,7 +74,7 @@ def arrive(
     first = 0
     rank = np.arange(len(position))
     place = rank if order is None else _inverse(order)
-    for number, entry in enumerate(entries):
+    for entry in entries:
         read = rows[entry.name]
         end = first + read.rows
         chosen = None if mine is None else mine[(mine >= first) & (mine < end)] - first

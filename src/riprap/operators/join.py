@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numba
 import numpy as np
@@ -23,7 +24,7 @@ from riprap.state.keys import KeyTable
 from riprap.state.windows import gather, ranges
 
 Ints = npt.NDArray[np.int64]
-Page = pa.RecordBatch | None
+Page: TypeAlias = pa.RecordBatch | None
 
 # Pairs are made and tested so many at a time: a bound on memory, large enough to hide the cost of a call.
 _PAIRS_AT_ONCE = 1 << 20
@@ -67,10 +68,14 @@ def run_join(
 ) -> tuple[Chunk, tuple[Page, Page]]:
     """Join a batch; return its matches, and each port's new state page (None where nothing is to be kept)."""
     left, right = (_without_null_keys(chunk, keys) for chunk in chunks)
-    touched = np.flatnonzero(np.bincount(left.code, minlength=len(keys)) + np.bincount(right.code, minlength=len(keys)))
+    touched = np.flatnonzero(
+        np.bincount(left.code, minlength=len(keys)) + np.bincount(right.code, minlength=len(keys))
+    )
     left_side, left_page = _side(operator, 0, left, keys, touched, pages[0])
     right_side, right_page = _side(operator, 1, right, keys, touched, pages[1])
-    pieces = [_finish(operator, left_side, right_side, pairs, needed) for pairs in _pairs(left_side, right_side)]
+    pieces = [
+        _finish(operator, left_side, right_side, pairs, needed) for pairs in _pairs(left_side, right_side)
+    ]
     schema = pa.schema([f for f in operator.schema if f.name in needed])
     return concatenate(pieces, schema), (left_page, right_page)
 
@@ -129,7 +134,7 @@ def _pairs(left: Side, right: Side) -> Iterator[Pairs]:
             for own, mask, (here, there) in ((left, from_left, (0, 1)), (right, ~from_left, (1, 0))):
                 pairs[here][mask], pairs[there][mask] = own.place[mine[mask]], match[mask]
                 pairs[2][mask], code[mask] = own.chunk.rank[mine[mask]], own.chunk.code[mine[mask]]
-            yield Pairs(*pairs, code)
+            yield Pairs(pairs[0], pairs[1], pairs[2], code)
 
 
 def _finish(operator: Join, left: Side, right: Side, pairs: Pairs, needed: frozenset[str]) -> Chunk:
@@ -143,9 +148,14 @@ def _finish(operator: Join, left: Side, right: Side, pairs: Pairs, needed: froze
     return chunk.with_columns(compute(operator.select, chunk, needed))
 
 
-def _columns(operator: Join, left: Side, right: Side, pairs: Pairs, names: frozenset[str]) -> dict[str, pa.Array]:
+def _columns(
+    operator: Join, left: Side, right: Side, pairs: Pairs, names: frozenset[str]
+) -> dict[str, pa.Array]:
     columns = {}
-    for stream, side, rows in ((operator.inputs[0], left, pairs.left), (operator.inputs[1], right, pairs.right)):
+    for stream, side, rows in (
+        (operator.inputs[0], left, pairs.left),
+        (operator.inputs[1], right, pairs.right),
+    ):
         index = pa.array(rows)
         for name, column in side.rows.items():
             if f"{stream}.{name}" in names:

@@ -83,10 +83,10 @@ def run_stage(
     return outcome
 
 
-def slots_of(operator: Operator) -> tuple[str, ...]:
-    """Return the names under which an operator keeps state."""
-    ports = [p for p in range(len(operator.inputs)) if _window_size(operator, p) > 0]
-    return tuple(f"{operator.name}/{port}" for port in ports)
+def slots_of(operator: Operator) -> dict[str, int]:
+    """Return the names under which an operator keeps state, and each one's window size."""
+    sizes = {f"{operator.name}/{port}": _window_size(operator, port) for port in range(len(operator.inputs))}
+    return {slot: size for slot, size in sizes.items() if size > 0}
 
 
 def _window_size(operator: Operator, port: int) -> int:
@@ -102,7 +102,9 @@ def _run(
         case Functor():
             return run_functor(operator, inputs[0], needed), ()
         case Aggregate():
-            result, page = run_aggregate(operator, inputs[0], arrival.keys, state.get(f"{operator.name}/0", ()), needed)
+            result, page = run_aggregate(
+                operator, inputs[0], arrival.keys, state.get(f"{operator.name}/0", ()), needed
+            )
             return result, (page,)
         case Join():
             pages = (state.get(f"{operator.name}/0", ()), state.get(f"{operator.name}/1", ()))

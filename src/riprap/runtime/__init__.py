@@ -1,6 +1,6 @@
 """Running applications on Spark."""
 
-from riprap.runtime.batches import Progress
+from riprap.runtime.meter import Progress
 from riprap.runtime.run import Run, run
 
 __all__ = ["Progress", "Run", "run"]

@@ -10,7 +10,7 @@ import os
 import signal
 from typing import Literal
 
-Step = Literal["computed", "paged", "answered", "recorded", "published", "collected"]
+Step = Literal["computed", "paged", "answered", "gathered", "recorded", "published", "collected"]
 
 
 def reach(step: Step, batch: int) -> None:

@@ -7,7 +7,10 @@ import re
 from riprap import errors
 from riprap.errors import RiprapError, RunError
 
-_OURS = re.compile(r"riprap\.errors\.(\w+): (.+?)(?=\n\s*\n|\n\s*at |\nCaused by|\nDriver stacktrace|\nJVM stacktrace|\Z)", re.S)
+_OURS = re.compile(
+    r"riprap\.errors\.(\w+): (.+?)(?=\n\s*\n|\n\s*at |\nCaused by|\nDriver stacktrace|\nJVM stacktrace|\Z)",
+    re.S,
+)
 _LONG = 4000
 
 

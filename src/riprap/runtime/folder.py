@@ -1,12 +1,12 @@
 """A run's folder: settings, versions, events and metrics, for people and for later commands.
 
-    <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
-        run.json         command line, options, versions, seed
-        setting.json     what the run's processes share;  plan.pickle: the compiled graph
-        events.jsonl     started, resumed, batch, failed, ended
-        metrics.jsonl    one line a batch: per operator tuples in and out, seconds, state; latency
-        ledger/ spark/ sources/
-        ended            exists once the run has ended
+<root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
+    run.json         command line, options, versions, seed
+    setting-0.json   what the run's processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
+    events.jsonl     started, resumed, batch, failed, ended
+    metrics.jsonl    one line a batch: per operator tuples in and out, seconds, state; latency
+    ledger/ spark/ sources/
+    ended            exists once the run has ended
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class RunFolder:
             "format": FORMAT,
             "application": application,
             "command": sys.argv,
-            "options": {k: v if isinstance(v, str | int | float | bool | None) else str(v) for k, v in options.items()},
+            "options": {
+                k: v if isinstance(v, str | int | float | bool | None) else str(v) for k, v in options.items()
+            },
             "master": session.sparkContext.master,
             "python": platform.python_version(),
             "java": session._jvm.System.getProperty("java.version"),

@@ -22,6 +22,11 @@ def write_json(table: pa.Table, path: Path) -> None:
                 file.write(data[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])])
 
 
+def readable(schema: pa.Schema) -> pa.Schema:
+    """Return the schema in which Arrow's reader takes what was written: dates as text, to be cast afterwards."""
+    return pa.schema([f.with_type(pa.string()) if pa.types.is_date(f.type) else f for f in schema])
+
+
 def json_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:
     """Return each row as a JSON object and a line break.
 
@@ -30,7 +35,9 @@ def json_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:
     """
     parts: list[pa.Array | str] = []
     for number, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-        parts.append(("{" if number == 0 else ",") + _quoted(pa.array([name], pa.large_string()))[0].as_py() + ":")
+        parts.append(
+            ("{" if number == 0 else ",") + _quoted(pa.array([name], pa.large_string()))[0].as_py() + ":"
+        )
         parts.append(pc.fill_null(_values(column), "null"))
     parts.append("}\n")
     return pc.binary_join_element_wise(*(_large(p) for p in parts), pa.scalar("", pa.large_string()))
@@ -45,15 +52,21 @@ def _values(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         text = column.cast(pa.large_string())
         finite = pc.is_finite(column)
-        spark_names = pc.if_else(pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"'))
+        spark_names = pc.if_else(
+            pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"')
+        )
         return pc.if_else(finite, text, spark_names.cast(pa.large_string()))
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.string()).cast(pa.large_string())
     if pa.types.is_timestamp(kind):
-        text = pc.strftime(column.cast(pa.timestamp("us", kind.tz)), "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else ""))
+        text = pc.strftime(
+            column.cast(pa.timestamp("us", kind.tz)), "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")
+        )
         return _quoted(text.cast(pa.large_string()))
     if pa.types.is_binary(kind):
-        raise pa.ArrowNotImplementedError("a JSON file cannot hold binary columns: leave them out with a functor")
+        raise pa.ArrowNotImplementedError(
+            "a JSON file cannot hold binary columns: leave them out with a functor"
+        )
     return _quoted(column.cast(pa.large_string()))
 
 

@@ -51,7 +51,9 @@ def pack(plan: Plan, source: int, rows: Rows) -> Iterator[pa.RecordBatch]:
             part = batch.take(pa.array(mine)) if plan.tasks > 1 else batch
             position = rows.position[mine]
             values = [label[number], source, len(mine), position.min(), position.max(), _to_bytes(part)]
-            yield pa.RecordBatch.from_arrays([pa.array([v], f.type) for v, f in zip(values, _ARROW, strict=True)], schema=_ARROW)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([v], f.type) for v, f in zip(values, _ARROW, strict=True)], schema=_ARROW
+            )
 
 
 def unpack(plan: Plan, packets: Iterable[pa.RecordBatch]) -> dict[str, Rows]:

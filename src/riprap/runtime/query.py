@@ -23,7 +23,14 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
 from riprap.runtime import packets
-from riprap.runtime.recorded import ANSWER_SCHEMA, NAME, RecordedSource, answer_batch, batch_and_attempt, recorded
+from riprap.runtime.recorded import (
+    ANSWER_SCHEMA,
+    NAME,
+    RecordedSource,
+    answer_batch,
+    batch_and_attempt,
+    recorded,
+)
 from riprap.runtime.settings import load_setting
 from riprap.runtime.task import load_plan, run_task
 
@@ -57,17 +64,24 @@ def _packed(session: SparkSession, source: Source, plan: Plan, number: int, sett
     if not isinstance(frame, DataFrame):
         raise RunError(f"{what}: its function returned {type(frame).__name__}, not a DataFrame")
     if not frame.isStreaming:
-        raise RunError(f"{what}: its function returned a DataFrame that is not streaming: make it from spark.readStream")
+        raise RunError(
+            f"{what}: its function returned a DataFrame that is not streaming: make it from spark.readStream"
+        )
     columns = sorted(plan.needed[source.name])
     lacking = [c for c in columns if c not in frame.columns]
     if lacking:
-        raise RunError(f"{what}: the DataFrame lacks '{lacking[0]}' of its schema=; it has {', '.join(frame.columns)}")
+        raise RunError(
+            f"{what}: the DataFrame lacks '{lacking[0]}' of its schema=; it has {', '.join(frame.columns)}"
+        )
     frame = frame.select(*(col(f"`{c}`") for c in columns))
     for field in to_arrow_schema(frame.schema, timezone="UTC"):
         wanted = source.schema.field(field.name).type
         if check_type(field.type) != wanted:
-            raise RunError(f"{what}: column '{field.name}' is {field.type} in the DataFrame and {wanted} in schema=")
-    return frame.mapInArrow(Pack(setting, number), packets.SCHEMA)
+            raise RunError(
+                f"{what}: column '{field.name}' is {field.type} in the DataFrame and {wanted} in schema="
+            )
+    packed: DataFrame = frame.mapInArrow(Pack(setting, number), packets.SCHEMA)
+    return packed
 
 
 class Pack:

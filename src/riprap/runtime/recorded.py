@@ -35,7 +35,9 @@ ANSWER_SCHEMA = "task int, answer binary"
 
 def answer_batch(task: int, answer: bytes) -> pa.RecordBatch:
     """Put a task's answer into the one row it returns."""
-    return pa.RecordBatch.from_arrays([pa.array([task], pa.int32()), pa.array([answer], pa.binary())], ["task", "answer"])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([task], pa.int32()), pa.array([answer], pa.binary())], ["task", "answer"]
+    )
 
 
 def batch_and_attempt() -> tuple[int, str]:
@@ -93,12 +95,13 @@ class RecordedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._feeds is None:
             setting = self._setting
             self._feeds = {
-                s.name: Feed(s, Path(setting.sources) / s.name, finite=setting.finite) for s in recorded(self._plan)
+                s.name: Feed(s, Path(setting.sources) / s.name, finite=setting.finite)
+                for s in recorded(self._plan)
             }
         return self._feeds
 
     def initialOffset(self) -> dict[str, int]:
-        return {name: 0 for name in self._open()}
+        return dict.fromkeys(self._open(), 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable()
@@ -147,7 +150,13 @@ class RecordedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if plan.path == "direct":
             batch, attempt = batch_and_attempt()
             answer = run_task(
-                plan, setting.site, batch=batch, task=partition.task, attempt=attempt, rows=rows, read_seconds=seconds
+                plan,
+                setting.site,
+                batch=batch,
+                task=partition.task,
+                attempt=attempt,
+                rows=rows,
+                read_seconds=seconds,
             )
             yield answer_batch(partition.task, answer.to_json())
             return

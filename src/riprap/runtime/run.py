@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import shutil
 import time
 import types
 from collections.abc import Callable, Mapping
@@ -9,7 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import GraphError, RunError
@@ -17,9 +22,10 @@ from riprap.graph.connectors import FileSink, FromSpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
 from riprap.graph.policies import seconds
-from riprap.runtime.batches import BatchRunner, Progress
+from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.meter import Meter, Progress
 from riprap.runtime.query import answers_of
 from riprap.runtime.recorded import pace_start, recorded
 from riprap.runtime.segments import SegmentLog, spool_rows
@@ -48,6 +54,7 @@ class Run:
         site: Site,
         publishers: Mapping[str, Publisher],
         runner: BatchRunner,
+        meter: Meter,
         query: Any,
         ends_itself: bool,
         clock: Callable[[], float],
@@ -61,10 +68,13 @@ class Run:
         self._site = site
         self._publishers = publishers
         self._runner = runner
+        self._meter = meter
         self._query = query
         self._ends_itself = ends_itself
         self._clock = clock
         self._began = clock()
+        self._halted = False
+        self._error: BaseException | None = None
         self._over = False
 
     @property
@@ -79,7 +89,7 @@ class Run:
 
     def progress(self) -> Progress:
         """Return how far the run has come."""
-        return self._runner.progress(self._began)
+        return self._meter.progress(self._clock() - self._began)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the input is used up, and raise what went wrong if anything did.
@@ -91,9 +101,11 @@ class Run:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             if self._ends_itself and self._all_read():
-                self._query.stop()
+                self._halt()
                 break
-            self._query.awaitTermination(_POLL_SECONDS)
+            # A failure is raised below, as what it is: here Spark would wrap it.
+            with contextlib.suppress(StreamingQueryException):
+                self._query.awaitTermination(_POLL_SECONDS)
         self._raise_failure()
         self._flush()
         return True
@@ -102,9 +114,9 @@ class Run:
         """End the run: finish the batch at hand, publish everything, let go of the state."""
         if self._over:
             return
+        self._halt()
         failed = self._failure() is not None
         if not failed:
-            self._query.stop()
             self._flush()
         self._close(ended=not failed)
 
@@ -119,7 +131,9 @@ class Run:
         connector = self.graph[sink].connector if sink in self._publishers else None  # type: ignore[attr-defined]
         if isinstance(connector, FileSink) and connector.format == "parquet":
             self._flush()
-            return self.session.read.parquet(connector.path)
+            # With a schema, a folder without files is an empty DataFrame and not an error.
+            schema = from_arrow_schema(self.graph[sink].schema)
+            return self.session.read.schema(schema).parquet(connector.path)
         return self.session.createDataFrame(self.table(sink))
 
     def __enter__(self) -> Self:
@@ -131,13 +145,26 @@ class Run:
         if error is None:
             self.stop()
         elif not self._over:
-            self._query.stop()
+            self._halt()
             self._close(ended=False)
+
+    def _halt(self) -> None:
+        """Stop the query between two batches: Spark's own stop would cut off the batch at hand."""
+        if self._halted:
+            return
+        self._runner.close()
+        self._error = self._failure()
+        self._halted = True
+        self._query.stop()
 
     def _all_read(self) -> bool:
         """Say whether every finite source is on record to its end."""
         last = self._runner.last
-        logs = [SegmentLog(self.folder / "sources" / s.name) for s in recorded(self.plan)]
+        folders = [self.folder / "sources" / s.name for s in recorded(self.plan)]
+        # The reader in its own process starts these logs; opening one too early would start it twice.
+        if not all(SegmentLog.exists(folder) for folder in folders):
+            return False
+        logs = [SegmentLog(folder) for folder in folders]
         if any(log.end is None for log in logs):
             return False
         done = last.sources if last is not None else {}
@@ -150,7 +177,9 @@ class Run:
     def _failure(self) -> BaseException | None:
         if self._runner.failure is not None:
             return self._runner.failure
-        return self._query.exception()  # type: ignore[no-any-return]
+        if self._halted:
+            return self._error
+        return None if self._runner.refused else self._query.exception()
 
     def _raise_failure(self) -> None:
         failure = self._failure()
@@ -167,6 +196,7 @@ class Run:
         self._lease.release()
         if ended:
             sweep(page_root())
+            _remove(self._site.pages)
         if self._owns_session:
             self.session.stop()
 
@@ -240,13 +270,49 @@ def _start(
         else RunFolder.create(runs, graph.name, clock)
     )
     if (run_folder.path / "ended").exists():
-        raise RunError(f"the run in {run_folder.path} has ended: its state is gone. Start a new one without folder=")
+        raise RunError(
+            f"the run in {run_folder.path} has ended: its state is gone. Start a new one without folder="
+        )
     sweep(page_root(), clock=clock)
     site, lease = _site(run_folder, pages, page_limit, one_host=is_one_host(session))
-    rates = {s.name: s.connector.rate for s in recorded(plan) if getattr(s.connector, "rate", None)}
+    try:
+        return _launch(
+            graph, session, plan, run_folder, site, lease, owns_session=owns_session, trigger=trigger,
+            batch_rows=batch_rows, resume=resume, clock=clock,
+        )  # fmt: skip
+    except BaseException:
+        lease.release()
+        if not resume:
+            # Nothing was computed, so there is nothing to take up.
+            run_folder.end()
+            sweep(page_root(), clock=clock)
+        raise
+
+
+def _launch(
+    graph: Graph,
+    session: SparkSession,
+    plan: Plan,
+    run_folder: RunFolder,
+    site: Site,
+    lease: Lease,
+    *,
+    owns_session: bool,
+    trigger: str | None,
+    batch_rows: int,
+    resume: bool,
+    clock: Callable[[], float],
+) -> Run:
+    rates = {
+        s.name: s.connector.rate
+        for s in recorded(plan)
+        if not isinstance(s.connector, FromSpark) and s.connector.rate is not None
+    }
     paced = bool(rates)
+    # Workers keep what they read, and a session's outlive a run: a run taken up again has files of its own.
+    start = len(list(run_folder.path.glob("setting-*.json")))
     setting = Setting(
-        plan=str(run_folder.path / "plan.pickle"),
+        plan=str(run_folder.path / f"plan-{start}.pickle"),
         sources=str(run_folder.path / "sources"),
         site=site,
         batch_rows=batch_rows,
@@ -255,7 +321,7 @@ def _start(
     )
     _check_buckets(run_folder, plan, resume=resume)
     save_plan(Path(setting.plan), plan)
-    setting_path = run_folder.path / "setting.json"
+    setting_path = run_folder.path / f"setting-{start}.json"
     save_setting(setting_path, setting)
     for source in graph.of_kind(Source):
         spool_rows(source, run_folder.path / "sources" / source.name)
@@ -270,7 +336,8 @@ def _start(
                 publisher.take_up(batch, site.ledger.get(batch).outputs.get(name, ()))
     checkpoint = run_folder.path / "spark"
     arrivals = {name: _arrival(run_folder.path / "sources" / name, rate) for name, rate in rates.items()}
-    runner = BatchRunner(plan, site, publishers, run_folder, checkpoint, arrivals, clock)
+    meter = Meter((e.name for e in plan.entries), publishers, arrivals)
+    runner = BatchRunner(plan, site, publishers, run_folder, checkpoint, meter, clock)
     run_folder.describe(
         graph.name,
         {
@@ -281,7 +348,9 @@ def _start(
     )  # fmt: skip
     run_folder.event("resumed" if resume else "started")
     ends_itself = trigger is None and paced
-    writer = answers_of(session, graph, plan, setting_path).writeStream.queryName(_free_name(session, graph.name))
+    writer = answers_of(session, graph, plan, setting_path).writeStream.queryName(
+        _free_name(session, graph.name)
+    )
     writer = writer.foreachBatch(runner).option("checkpointLocation", str(checkpoint))
     if trigger is not None:
         writer = writer.trigger(processingTime=f"{int(seconds('trigger=', trigger) * 1000)} milliseconds")
@@ -290,7 +359,7 @@ def _start(
     query = writer.start()
     return Run(
         graph=graph, plan=plan, session=session, owns_session=owns_session, folder=run_folder, lease=lease, site=site,
-        publishers=publishers, runner=runner, query=query, ends_itself=ends_itself, clock=clock,
+        publishers=publishers, runner=runner, meter=meter, query=query, ends_itself=ends_itself, clock=clock,
     )  # fmt: skip
 
 
@@ -304,9 +373,10 @@ def _site(
             "or folder= on shared storage too"
         )
     home = page_root() / folder.identity
-    lease = Lease.take(home, folder.path)
     limit = limit_for(page_root(), page_limit)
-    state = Path(pages) / folder.identity if pages is not None else home / "state"
+    lease = Lease.take(home, folder.path)
+    # Absolute: executors do not start in the driver's folder.
+    state = Path(pages).absolute() / folder.identity if pages is not None else home / "state"
     results = home / "results" if one_host else folder.path / "results"
     for path in (state, results):
         if EXECUTOR not in str(path):
@@ -317,6 +387,12 @@ def _site(
         results=PageStore(str(results), limit),
     )
     return site, lease
+
+
+def _remove(pages: PageStore) -> None:
+    """Remove an ended run's pages from the folder the user chose, or from that of every executor of this host."""
+    for folder in glob.glob(glob.escape(pages.folder).replace(EXECUTOR, "*")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_buckets(folder: RunFolder, plan: Plan, *, resume: bool) -> None:
@@ -341,4 +417,8 @@ def _free_name(session: SparkSession, name: str) -> str:
 
 
 def _shown(progress: Progress) -> dict[str, Any]:
-    return {"batches": progress.batches, "tuples_in": progress.tuples_in, "tuples_out": dict(progress.tuples_out)}
+    return {
+        "batches": progress.batches,
+        "tuples_in": progress.tuples_in,
+        "tuples_out": dict(progress.tuples_out),
+    }

@@ -33,9 +33,11 @@ from riprap.expressions import normalise
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.operators import Source
 from riprap.operators import arrival
+from riprap.runtime.json_lines import readable
 
 FORMAT = "riprap-segments/1"
 MEMORY = "memory"
+_LIST = "segments.jsonl"
 _SPOOL_ROWS = 250_000
 
 
@@ -62,12 +64,17 @@ class SegmentLog:
         self.segments: list[Segment] = []
         self.closed: set[str] = set()
         self.end: int | None = None
-        self._path = folder / "segments.jsonl"
+        self._path = folder / _LIST
         folder.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             self._load()
         else:
             self._append({"format": FORMAT})
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Say whether a source's list has been started."""
+        return (folder / _LIST).exists()
 
     @property
     def rows(self) -> int:
@@ -164,7 +171,10 @@ class Feed:
         return False
 
     def _list(self) -> list[str]:
-        return self._connector.listing() if isinstance(self._connector, Files) else [MEMORY]
+        if not isinstance(self._connector, Files):
+            return [MEMORY]
+        # Absolute: executors do not start in the driver's folder.
+        return [str(Path(file).absolute()) for file in self._connector.listing()]
 
 
 def spool_rows(source: Source, folder: Path) -> None:
@@ -223,13 +233,18 @@ def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
                 reader = pa.csv.open_csv(
                     stream,
                     convert_options=pa.csv.ConvertOptions(
-                        column_types=wanted, include_columns=wanted.names, strings_can_be_null=True, null_values=[""]
+                        column_types=wanted,
+                        include_columns=wanted.names,
+                        strings_can_be_null=True,
+                        null_values=[""],
                     ),
                 )
             else:
                 reader = pa.json.open_json(
                     stream,
-                    parse_options=pa.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
+                    parse_options=pa.json.ParseOptions(
+                        explicit_schema=readable(wanted), unexpected_field_behavior="ignore"
+                    ),
                 )
             held: list[pa.RecordBatch] = []
             for batch in reader:
@@ -240,7 +255,9 @@ def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
             if held:
                 yield pa.Table.from_batches(held).select(wanted.names).cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise RunError(f"{connector.format} file {file} cannot be read as {_shown(wanted)}: {error}") from error
+        raise RunError(
+            f"{connector.format} file {file} cannot be read as {_shown(wanted)}: {error}"
+        ) from error
 
 
 def _shown(schema: pa.Schema) -> str:
@@ -255,7 +272,12 @@ def _write_spool(path: Path, table: pa.Table) -> None:
 
 
 def read_rows(
-    segments: Sequence[Segment], start: int, end: int, source: Source, columns: Sequence[str], encoded: Sequence[str]
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    source: Source,
+    columns: Sequence[str],
+    encoded: Sequence[str],
 ) -> arrival.Rows:
     """Read rows [start, end) of a source; ``encoded`` string columns may stay dictionary-encoded."""
     parts: dict[str, list[pa.Array]] = {c: [] for c in columns}
@@ -283,7 +305,9 @@ def read_rows(
 
 def _positions(column: pa.Array, source: Source) -> arrival.Ints:
     if column.null_count:
-        raise RunError(f"source '{source.name}' ({source.location}) has null in its position column '{source.position}'")
+        raise RunError(
+            f"source '{source.name}' ({source.location}) has null in its position column '{source.position}'"
+        )
     positions: arrival.Ints = column.cast(pa.int64()).to_numpy()
     return positions
 

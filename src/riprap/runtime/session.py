@@ -52,7 +52,9 @@ def make_session(master: str | None, config: dict[str, str] | None = None) -> Sp
 def check_session(session: Any) -> SparkSession:
     """Check that a session given by the user is one we can run on."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
-        raise RunError("this is a Spark Connect session; Riprap needs a classic one (SparkSession.builder.master(...))")
+        raise RunError(
+            "this is a Spark Connect session; Riprap needs a classic one (SparkSession.builder.master(...))"
+        )
     if not isinstance(session, SparkSession):
         raise RunError(f"spark= takes a SparkSession, got {session!r}")
     return session
@@ -60,4 +62,4 @@ def check_session(session: Any) -> SparkSession:
 
 def is_one_host(session: SparkSession) -> bool:
     """Say whether all executors share this host's memory and files."""
-    return session.sparkContext.master.startswith("local")
+    return (session.sparkContext.master or "").startswith("local")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph.connectors import Callback, FileSink, Memory, ToSpark
 from riprap.graph.operators import Sink
-from riprap.runtime.json_lines import write_json
+from riprap.runtime.json_lines import readable, write_json
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
 
@@ -70,42 +71,51 @@ class FilePublisher:
     repeated batch is seen to be there already.
     """
 
-    def __init__(self, connector: FileSink, reader: ResultReader, *, resume: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connector: FileSink, reader: ResultReader, *, resume: bool, clock: Callable[[], float]
+    ) -> None:
         self._connector = connector
         self._reader = reader
         self._clock = clock
         self._folder = Path(connector.path)
+        # The query publishes from its own thread, while run.table() and others flush from the user's.
+        self._lock = threading.RLock()
         self._pending: list[tuple[int, Sequence[Output]]] = []
         self._since = 0.0
         self._prepare(resume)
         self.published = max((last for _, last, _ in self._parts()), default=-1)
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
-        taken = self._pending[-1][0] if self._pending else self.published
-        if batch <= taken:
-            return
-        if not self._pending:
-            self._since = self._clock()
-        self._pending.append((batch, outputs))
-        rows = sum(o.rows for _, outputs in self._pending for o in outputs)
-        if rows >= self._connector.roll_rows or self._clock() - self._since >= self._connector.roll_seconds:
-            self.flush()
+        with self._lock:
+            taken = self._pending[-1][0] if self._pending else self.published
+            if batch <= taken:
+                return
+            if not self._pending:
+                self._since = self._clock()
+            self._pending.append((batch, outputs))
+            rows = sum(o.rows for _, outputs in self._pending for o in outputs)
+            if (
+                rows >= self._connector.roll_rows
+                or self._clock() - self._since >= self._connector.roll_seconds
+            ):
+                self.flush()
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
         self.publish(batch, outputs)
 
     def flush(self) -> None:
-        if not self._pending:
-            return
-        first, last = self._pending[0][0], self._pending[-1][0]
-        table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
-        if table.num_rows:
-            path = self._folder / f"part-{first:010d}-{last:010d}.{self._connector.format}"
-            temporary = self._folder / f"_{path.name}"
-            _WRITERS[self._connector.format](table, temporary)
-            temporary.rename(path)
-        self._pending = []
-        self.published = last
+        with self._lock:
+            if not self._pending:
+                return
+            first, last = self._pending[0][0], self._pending[-1][0]
+            table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
+            if table.num_rows:
+                path = self._folder / f"part-{first:010d}-{last:010d}.{self._connector.format}"
+                temporary = self._folder / f"_{path.name}"
+                _WRITERS[self._connector.format](table, temporary)
+                temporary.rename(path)
+            self._pending = []
+            self.published = last
 
     def table(self) -> pa.Table:
         self.flush()
@@ -200,21 +210,28 @@ def make_publisher(
         case Callback(function=function):
             return CallbackPublisher(sink, function, reader)
         case ToSpark(function=function):
-            return CallbackPublisher(sink, lambda batch, table: function(session.createDataFrame(table), batch), reader)
+            return CallbackPublisher(
+                sink, lambda batch, table: function(session.createDataFrame(table), batch), reader
+            )
         case Memory():
             return MemoryPublisher(reader)
     raise AssertionError(f"no publisher for {sink.connector}")
 
 
 def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
-    import pyarrow.json
 
-    options = pa.json.ParseOptions(explicit_schema=schema)
+    options = pa.json.ParseOptions(explicit_schema=readable(schema))
     return pa.json.read_json(path, parse_options=options).select(schema.names).cast(schema)
 
 
 def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    return pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=schema))
+    # Null is written as nothing and the empty string in quotes; "nan" and "NA" are values.
+    options = pa.csv.ConvertOptions(
+        column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    return pa.csv.read_csv(
+        path, convert_options=options, parse_options=pa.csv.ParseOptions(newlines_in_values=True)
+    )
 
 
 _WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from riprap.runtime.crash import reach
 from riprap.state.hashing import buckets_of
 from riprap.state.ledger import Ledger, Manifest, Output, page_name
 from riprap.state.pages import PageStore
-from riprap.state.windows import restrict, tuples_in
+from riprap.state.windows import merge, restrict, tuples_in
 
 EXECUTOR = "{executor}"
 
@@ -82,13 +82,17 @@ class Answer:
 def save_plan(path: Path, plan: Plan) -> None:
     """Write the plan where tasks find it."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(cloudpickle.dumps(plan))
+    temporary.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
     temporary.rename(path)
 
 
-@lru_cache(maxsize=4)
 def load_plan(path: str) -> Plan:
-    """Read a plan; a worker does so once."""
+    """Read a plan; a worker does so once, and again when the run is taken up with another."""
+    return _load_plan(path, os.stat(path).st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _load_plan(path: str, written: int) -> Plan:
     plan: Plan = cloudpickle.loads(Path(path).read_bytes())
     return plan
 
@@ -109,10 +113,15 @@ def run_task(
     first, end = plan.span(task)
     arrival = arrive(plan.entries, rows, (first, end) if plan.keyed else None, plan.buckets)
     arrived = time.perf_counter()
-    names = site.ledger.get(batch - 1).state_of(first, end)
+    before = site.ledger.get(batch - 1).state_of(first, end)
+    names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in _slots(plan.graph)}
     state = {
-        slot: [restrict(site.pages.read(name), first, end, plan.buckets) for name in pages]
-        for slot, pages in names.items()
+        slot: [
+            restrict(site.pages.read(name), *m.buckets, plan.buckets)
+            for m in before
+            for name in m.pages.get(slot, ())
+        ]
+        for slot in names
     }
     loaded = time.perf_counter()
     outcome = run_stage(plan.graph, plan.needed, arrival, state)
@@ -123,18 +132,22 @@ def run_task(
         return page_name(epoch=site.ledger.epoch, batch=batch, attempt=attempt, slot=slot)
 
     pages, held = {}, {}
-    for slot in _slots(plan.graph):
-        old_names, old = names.get(slot, []), state.get(slot, [])
-        if slot in outcome.pages:
-            page, replaced = outcome.pages[slot]
-            pages[slot] = (site.pages.write(name(slot), page), *old_names[replaced:])
-            held[slot] = [page, *old[replaced:]]
-        else:
-            pages[slot] = tuple(old_names)
-            held[slot] = list(old)
+    for slot, size in _slots(plan.graph).items():
+        page, replaced = outcome.pages.get(slot, (None, 0))
+        made = [page] if page is not None else []
+        if len(before) > 1 and state[slot]:
+            # Buckets that several tasks had: a page of one must not count for the others', so all move to one page.
+            made, replaced = (
+                [reduce(partial(merge, size=size), [*made, *state[slot][replaced:]])],
+                len(state[slot]),
+            )
+        pages[slot] = (*(site.pages.write(name(slot), p) for p in made), *names[slot][replaced:])
+        held[slot] = [*made, *state[slot][replaced:]]
     reach("paged", batch)
     outputs = {
-        sink: Output(site.results.write(name(f"{sink}/out"), _result_page(plan, sink, chunk, arrival)), chunk.rows)
+        sink: Output(
+            site.results.write(name(f"{sink}/out"), _result_page(plan, sink, chunk, arrival)), chunk.rows
+        )
         for sink, chunk in outcome.outputs.items()
         if chunk.rows
     }
@@ -156,8 +169,8 @@ def run_task(
     )
 
 
-def _slots(graph: Graph) -> list[str]:
-    return [slot for operator in graph for slot in slots_of(operator)]
+def _slots(graph: Graph) -> dict[str, int]:
+    return {slot: size for operator in graph for slot, size in slots_of(operator).items()}
 
 
 def _result_page(plan: Plan, sink: str, chunk: Chunk, arrival: Arrival) -> pa.RecordBatch:
@@ -167,7 +180,12 @@ def _result_page(plan: Plan, sink: str, chunk: Chunk, arrival: Arrival) -> pa.Re
     names = [f.name for f in fields]
     source, position = arrival.source[chunk.rank], arrival.position[chunk.rank]
     return pa.RecordBatch.from_arrays(
-        [*columns, *(pa.array(a) for a in _order_columns(plan, arrival, chunk)), pa.array(source), pa.array(position)],
+        [
+            *columns,
+            *(pa.array(a) for a in _order_columns(plan, arrival, chunk)),
+            pa.array(source),
+            pa.array(position),
+        ],
         [*names, *(["$ordering"] if plan.entries[0].ordering else []), "$source", "$position"],
     )
 

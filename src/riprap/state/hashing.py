@@ -5,7 +5,7 @@
 | null | a fixed number |
 | integers of any width, boolean, date (days), timestamp (microseconds) | the value as 64 bits |
 | float, double | the bits as a double; -0.0 as 0.0, every NaN alike |
-| decimal | its digits as text, without trailing zeros after the point, whatever the scale |
+| decimal | the value at scale 38 as 256 bits, whatever its own scale |
 | string, binary | its bytes (UTF-8) |
 | several columns | folded from left to right |
 
@@ -21,7 +21,6 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -46,16 +45,19 @@ def buckets_of(hashes: Hashes, buckets: int) -> npt.NDArray[np.int64]:
     return ((hashes >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
 
 
+def first_hash(bucket: int, buckets: int) -> np.uint64:
+    """Return the lowest hash of a bucket."""
+    return np.uint64((((bucket << 32) + buckets - 1) // buckets) << 32)
+
+
 def _hash_array(array: pa.Array) -> Hashes:
     kind = array.type
     if pa.types.is_dictionary(kind):
         array, kind = array.dictionary_decode(), kind.value_type
     nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_decimal(kind):
-        array = pc.ascii_rtrim(pc.cast(array, pa.string()), "0") if kind.scale > 0 else pc.cast(array, pa.string())
-        array = pc.ascii_rtrim(array, ".") if kind.scale > 0 else array
-        kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
+        hashes = _hash_decimals(array)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
         hashes = _hash_text(array.cast(pa.large_binary()))
     else:
         hashes = _mix(_bits(array))
@@ -69,14 +71,25 @@ def _bits(array: pa.Array) -> Hashes:
     if pa.types.is_floating(kind):
         values = array.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         values[np.isnan(values)] = np.nan
-        return values.view(np.uint64)
+        bits: Hashes = values.view(np.uint64)
+        return bits
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
     elif pa.types.is_date32(kind):
         array = array.cast(pa.int32())
     elif pa.types.is_boolean(kind):
         array = array.cast(pa.int8())
-    return array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    bits = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    return bits
+
+
+def _hash_decimals(array: pa.Array) -> Hashes:
+    # Every decimal of 38 digits fits 76 digits at scale 38.
+    wide = array.cast(pa.decimal256(76, 38))
+    width = wide.type.byte_width
+    first = wide.offset * width
+    bytes_ = np.frombuffer(wide.buffers()[1], np.uint8)[first : first + len(wide) * width]
+    return _mix(_fnv(np.arange(len(wide) + 1) * width, bytes_))
 
 
 def _hash_text(array: pa.Array) -> Hashes:

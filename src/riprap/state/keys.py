@@ -41,7 +41,9 @@ class KeyTable:
 
     def slice(self, low: int, high: int) -> KeyTable:
         return KeyTable(
-            self.hashes[low:high], tuple(c.slice(low, high - low) for c in self.columns), self.has_null[low:high]
+            self.hashes[low:high],
+            tuple(c.slice(low, high - low) for c in self.columns),
+            self.has_null[low:high],
         )
 
 
@@ -79,8 +81,12 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], npt.NDArray[
     if len(encoded) == 1:
         dictionary, codes = encoded[0]
         return [dictionary], codes
-    combined = np.zeros(len(columns[0]), np.int64)
+    combined, many = np.zeros(len(columns[0]), np.int64), 1
     for dictionary, codes in encoded:
+        many *= max(len(dictionary), 1)
+        if many > np.iinfo(np.int64).max:
+            # More combinations than there are numbers: number those that occur.
+            combined, many = np.unique(combined, return_inverse=True)[1], len(combined) * len(dictionary)
         combined = combined * max(len(dictionary), 1) + codes
     _, first, codes = np.unique(combined, return_index=True, return_inverse=True)
     rows = pa.array(first)
@@ -89,6 +95,8 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], npt.NDArray[
 
 def _encode(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Dictionary-encode with null as a value, and with all NaN alike and -0.0 as 0.0."""
+    if pa.types.is_dictionary(column.type) and _needs_decoding(column.dictionary):
+        column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
         mask = column.is_null()
         values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + column.type.to_pandas_dtype()(0.0)
@@ -96,10 +104,14 @@ def _encode(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         column = pc.if_else(mask, None, pa.array(values, column.type))
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     dictionary, indices = encoded.dictionary, encoded.indices
-    if indices.null_count or dictionary.null_count:
-        # Null gets a value of its own at the end; a dictionary that holds nulls itself is decoded first.
-        if dictionary.null_count:
-            return _encode(encoded.dictionary_decode())
-        indices = indices.fill_null(len(dictionary))
+    if indices.null_count:
+        # Null gets a value of its own, at the end.
+        indices = indices.cast(pa.int64()).fill_null(len(dictionary))
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
     return dictionary, indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def _needs_decoding(dictionary: pa.Array) -> bool:
+    """Say whether a dictionary may have one key under two codes: null, a value twice, or floats (NaN, -0.0)."""
+    repeats = dictionary.null_count > 0 or len(dictionary.unique()) < len(dictionary)
+    return bool(repeats or pa.types.is_floating(dictionary.type))

@@ -33,7 +33,7 @@ def page_name(*, epoch: int, batch: int, attempt: str, slot: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The state pages of a range of buckets, by ``operator/port``, newest page first."""
+    """The state pages of a range of buckets, by ``operator/port``, newest page first; they count for no others."""
 
     buckets: tuple[int, int]
     pages: Pages
@@ -62,15 +62,18 @@ class Record:
         state = {p for m in self.manifests for pages in m.pages.values() for p in pages}
         return state | {o.page for outputs in self.outputs.values() for o in outputs}
 
-    def state_of(self, first_bucket: int, end_bucket: int) -> dict[str, list[str]]:
-        """Return the state pages that may hold keys of some buckets, newest first."""
-        found: dict[str, set[str]] = {}
-        for manifest in self.manifests:
-            low, high = manifest.buckets
-            if low < end_bucket and first_bucket < high:
-                for slot, pages in manifest.pages.items():
-                    found.setdefault(slot, set()).update(pages)
-        return {slot: sorted(pages, reverse=True) for slot, pages in found.items()}
+    def state_of(self, first_bucket: int, end_bucket: int) -> tuple[Manifest, ...]:
+        """Return what is known of some buckets: the manifests that cover them, cut down to them.
+
+        A page counts for its manifest's buckets only. It may hold keys of others, from the time before the buckets
+        were dealt out to another number of tasks, and those keys have moved on.
+        """
+        return tuple(
+            Manifest((max(low, first_bucket), min(high, end_bucket)), manifest.pages)
+            for manifest in self.manifests
+            for low, high in [manifest.buckets]
+            if low < end_bucket and first_bucket < high
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class Ledger:
             data = json.loads(text)
         except ValueError as error:
             raise FormatError(f"ledger record {self._path(batch)} is not JSON: {error}") from error
-        if data.pop("format", None) != FORMAT:
+        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise FormatError(f"ledger record {self._path(batch)} is not of format {FORMAT}")
         return Record(
             epoch=data["epoch"],

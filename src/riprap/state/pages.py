@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -57,7 +57,9 @@ class PageStore:
             with pa.memory_map(path) as file:
                 reader = pa.ipc.open_file(file)
                 if (reader.schema.metadata or {}).get(b"format") != FORMAT:
-                    raise FormatError(f"page {path} has format {reader.schema.metadata}, this version reads {FORMAT!r}")
+                    raise FormatError(
+                        f"page {path} has format {reader.schema.metadata}, this version reads {FORMAT!r}"
+                    )
                 return reader.get_batch(0)
         except FileNotFoundError:
             raise MissingPageError(
@@ -77,7 +79,8 @@ class PageStore:
     def used(self) -> int:
         """Return the bytes all pages of the run take on this host."""
         with os.scandir(self.folder) as entries:
-            return sum(e.stat().st_size for e in entries if e.name.endswith(_SUFFIX))
+            # A page may be collected while we look.
+            return sum(self.size(e.name.removesuffix(_SUFFIX)) for e in entries if e.name.endswith(_SUFFIX))
 
     def collect(self, keep: Collection[str]) -> int:
         """Remove every page not named in ``keep``, half-written ones included; return how many."""
@@ -128,7 +131,9 @@ class Lease:
     @classmethod
     def take(cls, folder: Path, run_folder: Path) -> Lease:
         """Make the page folder if need be and hold it for the run in ``run_folder``."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Given a mode and parents, mkdir leaves the mode of the parents open.
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         file = open(folder / LEASE, "a+")  # noqa: SIM115  (held for the life of the run)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -159,38 +164,43 @@ def limit_for(root: Path, asked: int | None) -> int:
     if asked is None:
         return min(DEFAULT_LIMIT, free // 2)
     if asked > free:
-        raise PageSpaceError(f"page_limit={asked:,} bytes, but {root} has {free:,} free. Ask for less, or free some")
+        raise PageSpaceError(
+            f"page_limit={asked:,} bytes, but {root} has {free:,} free. Ask for less, or free some"
+        )
     return asked
 
 
 def sweep(root: Path, *, clock: Callable[[], float] = time.time) -> list[Path]:
     """Remove the page folders of dead runs: ended, without a run folder, or dead for an hour."""
     removed = []
-    for folder in _dead(root):
-        lease = folder / LEASE
-        try:
-            run_folder = Path(json.loads(lease.read_text() or "{}").get("run", ""))
-            abandoned = clock() - lease.stat().st_mtime > _KEEP_DEAD_SECONDS
-        except (FileNotFoundError, ValueError):
-            run_folder, abandoned = Path(), True
-        # A run that crashed can be taken up again from its run folder, so its pages wait a while.
-        if abandoned or not run_folder.is_dir() or (run_folder / "ended").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        with contextlib.ExitStack() as held:
+            try:
+                lease = held.enter_context(open(folder / LEASE))
+                # Held until the folder is gone, so that nobody takes it up in between.
+                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                run_folder = _run_folder(lease.read()) or folder
+            except (BlockingIOError, NotADirectoryError):
+                continue
+            except FileNotFoundError:
+                # One just being made, or the rest of one: its age tells.
+                run_folder = folder
+            # A run that crashed can be taken up again from its run folder, so its pages wait a while.
+            abandoned = clock() - _last_change(folder) > _KEEP_DEAD_SECONDS
+            if abandoned or not run_folder.is_dir() or (run_folder / "ended").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(folder)
     return removed
 
 
-def _dead(root: Path) -> Iterator[Path]:
-    if not root.is_dir():
-        return
-    for folder in sorted(root.iterdir()):
-        try:
-            with open(folder / LEASE) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        except (FileNotFoundError, NotADirectoryError):
-            # A folder without a lease is one just being made, or the rest of one: judged by its age in sweep.
-            if not folder.is_dir() or time.time() - folder.stat().st_mtime < _KEEP_DEAD_SECONDS:
-                continue
-        yield folder
+def _run_folder(lease: str) -> Path | None:
+    try:
+        return Path(json.loads(lease)["run"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _last_change(folder: Path) -> float:
+    """Return when anything came into a page folder or its stores, or went: a live run changes them every batch."""
+    with os.scandir(folder) as entries:
+        return max([folder.stat().st_mtime, *(e.stat().st_mtime for e in entries)])

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.state.hashing import Hashes, buckets_of
+from riprap.state.hashing import Hashes, first_hash
 from riprap.state.keys import KeyTable, key_clash
 
 Ints = npt.NDArray[np.int64]
@@ -76,38 +76,72 @@ def gather(pages: Sequence[pa.RecordBatch], keys: KeyTable, size: int, layout: p
 
 def merge(newer: pa.RecordBatch, older: pa.RecordBatch, size: int) -> pa.RecordBatch:
     """Merge two pages into one that says the same, leaving out tuples no window holds any more."""
-    hashes = np.union1d(_hashes(newer), _hashes(older))
-    sources = []
-    for page in (older, newer):
-        rows, found = _look_up(_hashes(page), hashes)
-        offsets, tuples = _window(page)
-        length = np.zeros(len(hashes), np.int64)
-        length[found] = offsets[rows + 1] - offsets[rows]
-        end = np.zeros(len(hashes), np.int64)
-        end[found] = offsets[rows + 1]
-        place = np.full(len(hashes), -1, np.int64)
-        place[found] = rows
-        sources.append((place, end, length, tuples))
-    (old_place, old_end, old_length, old_tuples), (new_place, new_end, new_length, new_tuples) = sources
-    both = np.flatnonzero((old_place >= 0) & (new_place >= 0))
-    _check_equal(newer.column("key").take(pa.array(new_place[both])), older.column("key").take(pa.array(old_place[both])))
-    old_length = np.minimum(old_length, size - new_length)
-    base = len(old_tuples)
-    starts = np.column_stack([old_end - old_length, new_end - new_length + base]).ravel()
-    lengths = np.column_stack([old_length, new_length]).ravel()
+    hashes, old_row, new_row = _align(_hashes(older), _hashes(newer))
+    _check_equal_where_both(newer, new_row, older, old_row)
+    old_start, old_length, old_tuples = _extents(older, old_row)
+    new_start, new_length, new_tuples = _extents(newer, new_row)
+    kept = np.minimum(old_length, size - new_length)
+    starts = np.column_stack([old_start + old_length - kept, new_start + len(old_tuples)]).ravel()
+    lengths = np.column_stack([kept, new_length]).ravel()
     tuples = pa.concat_arrays([old_tuples, new_tuples]).take(pa.array(ranges(starts, lengths)))
     offsets = np.zeros(len(hashes) + 1, np.int64)
-    np.cumsum(old_length + new_length, out=offsets[1:])
-    pick = pa.array(np.where(new_place >= 0, new_place + older.num_rows, old_place))
+    np.cumsum(kept + new_length, out=offsets[1:])
+    pick = pa.array(np.where(new_row >= 0, new_row + older.num_rows, old_row))
     key = pa.concat_arrays([older.column("key"), newer.column("key")]).take(pick)
     seen = pa.concat_arrays([older.column("seen"), newer.column("seen")]).take(pick)
     window = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), tuples)
-    return pa.RecordBatch.from_arrays([pa.array(hashes), key, seen, window], ["hash", "key", "seen", "window"])
+    return pa.RecordBatch.from_arrays(
+        [pa.array(hashes), key, seen, window], ["hash", "key", "seen", "window"]
+    )
+
+
+def _extents(page: pa.RecordBatch, rows: Ints) -> tuple[Ints, Ints, pa.StructArray]:
+    """Return where the tuples of some rows start and how many there are; row -1 has none."""
+    offsets, tuples = _window(page)
+    if not page.num_rows:
+        return np.zeros_like(rows), np.zeros_like(rows), tuples
+    start = offsets[rows]
+    return start, np.where(rows >= 0, offsets[rows + 1] - start, 0), tuples
+
+
+def _check_equal_where_both(
+    left: pa.RecordBatch, left_row: Ints, right: pa.RecordBatch, right_row: Ints
+) -> None:
+    both = np.flatnonzero((left_row >= 0) & (right_row >= 0))
+    if len(both):
+        _check_equal(
+            left.column("key").take(pa.array(left_row[both])),
+            right.column("key").take(pa.array(right_row[both])),
+        )
+
+
+@numba.njit(cache=True)
+def _align(older, newer):  # type: ignore[no-untyped-def]
+    """Merge two sorted lists of hashes; return the union, and where each is in either list (-1: nowhere)."""
+    hashes = np.empty(len(older) + len(newer), np.uint64)
+    old_row = np.full(len(hashes), -1, np.int64)
+    new_row = np.full(len(hashes), -1, np.int64)
+    i = j = count = 0
+    while i < len(older) or j < len(newer):
+        take_old = j == len(newer) or (i < len(older) and older[i] <= newer[j])
+        take_new = i == len(older) or (j < len(newer) and newer[j] <= older[i])
+        if take_old:
+            hashes[count] = older[i]
+            old_row[count] = i
+            i += 1
+        if take_new:
+            hashes[count] = newer[j]
+            new_row[count] = j
+            j += 1
+        count += 1
+    return hashes[:count], old_row[:count], new_row[:count]
 
 
 def restrict(page: pa.RecordBatch, first_bucket: int, end_bucket: int, buckets: int) -> pa.RecordBatch:
     """Return the part of a page that belongs to some buckets, without copying."""
-    low, high = np.searchsorted(buckets_of(_hashes(page), buckets), [first_bucket, end_bucket])
+    hashes = _hashes(page)
+    low = np.searchsorted(hashes, first_hash(first_bucket, buckets))
+    high = np.searchsorted(hashes, first_hash(end_bucket, buckets)) if end_bucket < buckets else len(hashes)
     return page.slice(int(low), int(high - low))
 
 

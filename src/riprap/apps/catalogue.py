@@ -1,0 +1,100 @@
+"""The built-in applications by name, each made from where its tuples come from and where they go.
+
+>>> CATALOGUE["bargain"].make(None, rr.memory()).name
+'bargain'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+import riprap as rr
+from riprap.apps.bargain import bargain
+from riprap.apps.market_real import read_real
+from riprap.apps.market_schema import FEED_SCHEMA
+from riprap.expressions import type_name
+from riprap.graph.connectors import SinkConnector, SourceConnector
+
+# What Bargain Discovery reads; a feed may lack the other columns.
+_USED = ("seq", "ticker", "kind", "price", "size")
+_SEE = "docs/market-feed.md describes the columns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """An application that comes with Riprap.
+
+    ``open_feed`` turns a path and a rate into its source, or says what is wrong with the feed.
+    ``empty_feed`` is a source without tuples: enough to look at the application.
+    """
+
+    summary: str
+    default_out: str
+    open_feed: Callable[[str, float | None], SourceConnector]
+    empty_feed: Callable[[], SourceConnector]
+    build: Callable[[SourceConnector, SinkConnector], rr.Application]
+
+    def make(
+        self, feed: str | Path | None, out: SinkConnector, *, rate: float | None = None
+    ) -> rr.Application:
+        """Make the application over a feed, or over an empty one."""
+        source = self.empty_feed() if feed is None else self.open_feed(str(feed), rate)
+        return self.build(source, out)
+
+
+def market_feed(path: str, rate: float | None = None) -> SourceConnector:
+    """Open a market feed: a Parquet file, folder or pattern, or a file of real events (.csv, .csv.gz)."""
+    if path.endswith((".csv", ".csv.gz")):
+        return rr.rows(_real_events(Path(path)), rate=rate)
+    feed = rr.files(path, format="parquet", rate=rate)
+    _check_columns(path, feed.schema)
+    return feed
+
+
+def _real_events(path: Path) -> pa.Table:
+    if not path.is_file():
+        raise rr.GraphError(f"the feed {path} does not exist (a feed of real events is one CSV file)")
+    try:
+        return read_real(path).replace_schema_metadata(None)
+    except ValueError as error:
+        raise rr.GraphError(f"the feed {error}. {_SEE}") from error
+
+
+def _check_columns(path: str, schema: pa.Schema) -> None:
+    missing = [name for name in _USED if name not in schema.names]
+    if missing:
+        wanted = ", ".join(f"{name} {type_name(FEED_SCHEMA.field(name).type)}" for name in missing)
+        there = ", ".join(schema.names) or "no columns"
+        raise rr.GraphError(f"the feed {path} lacks {wanted}; it has {there}. {_SEE}")
+    for name in _USED:
+        got, wanted = schema.field(name).type, FEED_SCHEMA.field(name).type
+        if not _fits(got, wanted):
+            raise rr.GraphError(
+                f"in the feed {path} the column {name} is {type_name(got)}, not {type_name(wanted)}. {_SEE}"
+            )
+
+
+def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether a column can stand in for the documented one: other widths and layouts are fine."""
+    if pa.types.is_dictionary(got):
+        got = got.value_type
+    if pa.types.is_string(wanted):
+        return got in (pa.string(), pa.large_string(), pa.string_view())
+    if pa.types.is_floating(wanted):
+        return got in (pa.float32(), pa.float64())
+    return bool(pa.types.is_signed_integer(got))
+
+
+CATALOGUE: Mapping[str, BuiltIn] = {
+    "bargain": BuiltIn(
+        summary="find quotes that ask less than the recent average price of their stock",
+        default_out="bargains",
+        open_feed=market_feed,
+        empty_feed=lambda: rr.rows(FEED_SCHEMA.empty_table()),
+        build=bargain,
+    ),
+}

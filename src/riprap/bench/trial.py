@@ -1,0 +1,148 @@
+"""One trial of one variant, in a process of its own: ``python -m riprap.bench.trial TRIAL.json RESULT.json``.
+
+A process each, so that memory, compiled code and Spark's state of one variant do not help or hurt another.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from riprap.bench.feed import FeedFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Variant = Literal["riprap", "by_key", "by_bucket", "numba"]
+VARIANTS: tuple[Variant, ...] = ("riprap", "by_key", "by_bucket", "numba")
+
+CORES = 2
+MASTER = f"local[{CORES}]"
+BUCKETS = CORES
+# For every variant that runs on Spark, on top of what riprap.runtime.session sets.
+SETTINGS = {"spark.sql.shuffle.partitions": str(CORES)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What to run: a variant over the files of a feed, into a folder; at a pace, if ``rate`` is given."""
+
+    variant: Variant
+    files: tuple[str, ...]
+    rows_per_file: int
+    events: int
+    folder: str
+    rate: float | None = None
+
+    @property
+    def feed(self) -> FeedFiles:
+        return FeedFiles(
+            files=tuple(map(Path, self.files)), rows_per_file=self.rows_per_file, events=self.events
+        )
+
+    @property
+    def out(self) -> Path:
+        return Path(self.folder) / "out"
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> Trial:
+        data = json.loads(path.read_text())
+        return cls(**{**data, "files": tuple(data["files"])})
+
+
+def run_trial(trial: Trial) -> dict[str, Any]:
+    """Run a trial here; return its batches as (rows, moment of completion), and what else it can tell."""
+    if trial.variant == "numba":
+        return _bare(trial)
+    from riprap.runtime.session import make_session
+
+    session = make_session(MASTER, SETTINGS)
+    try:
+        done = _riprap(trial, session) if trial.variant == "riprap" else _plain_spark(trial, session)
+        return {**done, "live_heap_mb": _live_heap(session)}
+    finally:
+        session.stop()
+
+
+def _bare(trial: Trial) -> dict[str, Any]:
+    from riprap.bench.baselines import run_bare
+
+    # The loop is compiled before the clock starts, on a run over the first file.
+    run_bare(trial.feed.files[:1], out=Path(trial.folder) / "compile")
+    started = time.time()
+    return {"started": started, "batches": run_bare(trial.feed.files, out=trial.out)}
+
+
+def _plain_spark(trial: Trial, session: SparkSession) -> dict[str, Any]:
+    from riprap.bench import baselines
+
+    feed = trial.feed
+
+    def by_bucket(events: Any) -> Any:
+        return baselines.by_bucket(events, buckets=BUCKETS, partitions=CORES)
+
+    make = baselines.by_key if trial.variant == "by_key" else by_bucket
+    started = time.time()
+    checkpoint = Path(trial.folder) / "checkpoint"
+    batches = baselines.run_on_spark(
+        session, make, feed.files, out=trial.out, checkpoint=checkpoint, rows=feed.rows
+    )
+    return {"started": started, "batches": batches}
+
+
+def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
+    import riprap as rr
+    from riprap.apps.bargain import bargain
+
+    feed = rr.files(list(trial.files), rate=trial.rate)
+    app = bargain(feed, rr.parquet(trial.out, roll="0s"))
+    started = time.time()
+    with app.run(spark=session, batch_rows=trial.rows_per_file, runs=Path(trial.folder) / "runs") as run:
+        queries = session.streams.active
+        run.wait()
+        lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    progress = [dict(p.durationMs) for q in queries for p in q.recentProgress if p.batchId < len(lines)]
+    return {
+        "started": started,
+        "batches": [(line["rows"], line["time"]) for line in lines],
+        "latency": [line["latency"] for line in lines],
+        "parts": [_parts(line) for line in lines],
+        "spark": progress,
+    }
+
+
+def _parts(line: Mapping[str, Any]) -> dict[str, float]:
+    """Cut a batch's time, as its metrics tell it, into the parts that follow one another."""
+    seconds = line["seconds"]
+    task = {f"task: {name}": s for name, s in seconds["task"].items()}
+    return {
+        **task,
+        "stage around the tasks": seconds["compute"] - sum(task.values()),
+        "publish": seconds["publish"],
+    }
+
+
+def _live_heap(session: SparkSession) -> float:
+    """Return how much of the JVM's heap is in use after a collection: what the query really holds on to."""
+    jvm: Any = session._jvm
+    jvm.java.lang.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the trial of the first file, and leave the result in the second."""
+    trial, result = map(Path, arguments)
+    result.write_text(json.dumps(run_trial(Trial.load(trial))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

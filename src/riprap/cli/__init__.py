@@ -1,0 +1,97 @@
+"""The command line: ``riprap demo``, ``run``, ``explain`` and ``bench``, each a module with two functions.
+
+Exit codes: 0 all went well, 1 the run failed, 2 the command or the application is wrong, 130 Ctrl-C.
+Results go to stdout; progress and errors go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from riprap.cli import bench, demo, explain, run
+from riprap.cli.applications import UsageError
+from riprap.cli.screen import Screen
+from riprap.errors import GraphError, NotYetError, RiprapError
+
+__all__ = ["main"]
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+_EXAMPLES = """\
+examples:
+  riprap demo                                        a feed, Bargain Discovery on Spark, the best bargains
+  riprap run bargain --feed market/ --out bargains/  the same application on a feed of your own
+  riprap run app.py:app                              an application of your own, written in app.py
+  riprap explain bargain                             its graph and what the compiler makes of it
+  riprap bench                                       the benchmarks there are
+
+'riprap COMMAND --help' says more about a command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else USAGE
+    screen = Screen(json=arguments.json, quiet=arguments.quiet)
+    try:
+        with screen.guard_stdout():
+            code: int = arguments.execute(arguments, screen)
+            sys.stdout.flush()
+            return code
+    except KeyboardInterrupt:
+        screen.note("stopped")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return OK
+    except Exception as error:
+        if arguments.debug:
+            traceback.print_exc()
+        return _explain_failure(error, screen, debug=arguments.debug)
+
+
+def _explain_failure(error: Exception, screen: Screen, *, debug: bool) -> int:
+    if isinstance(error, RiprapError):
+        screen.error(str(error))
+        return USAGE if isinstance(error, UsageError | GraphError | NotYetError) else FAILED
+    hint = "" if debug else " (--debug shows where)"
+    screen.error(f"{type(error).__name__}: {error}{hint}")
+    return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="riprap",
+        description="Streaming applications on Spark, every part protected as much as it deserves.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"riprap {version('riprap')}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else on stdout"
+    )
+    common.add_argument("--quiet", action="store_true", help="show no progress")
+    common.add_argument("--debug", action="store_true", help="show the Python traceback of a failure")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, module in (("demo", demo), ("run", run), ("explain", explain), ("bench", bench)):
+        command = commands.add_parser(
+            name,
+            parents=[common],
+            help=module.SUMMARY,
+            description=module.__doc__,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.set_defaults(execute=module.execute)
+    return parser

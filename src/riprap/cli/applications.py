@@ -1,0 +1,124 @@
+"""The APP of a command line: a built-in name, or ``file.py:name``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import get_args
+
+import riprap as rr
+from riprap.apps.catalogue import CATALOGUE, BuiltIn
+from riprap.errors import RiprapError
+from riprap.graph.connectors import FileFormat, FileSink
+
+FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+_SINKS = {"parquet": rr.parquet, "csv": rr.csv, "json": rr.json}
+_FOR_BUILT_IN = ("feed", "out", "format", "overwrite", "rate")
+
+
+class UsageError(RiprapError, ValueError):
+    """The command line asks for something that cannot be done."""
+
+
+def add_application(parser: argparse.ArgumentParser) -> None:
+    """Add APP and the options that say how to feed a built-in application."""
+    names = "; ".join(f"{name}: {built_in.summary}" for name, built_in in CATALOGUE.items())
+    parser.add_argument("app", metavar="APP", help=f"file.py:name, or a built-in application ({names})")
+    group = parser.add_argument_group("built-in applications")
+    group.add_argument(
+        "--feed", metavar="PATH", help="a Parquet file, folder or pattern, or real events (.csv, .csv.gz)"
+    )
+    group.add_argument(
+        "--rate", type=positive_number, metavar="N", help="replay the feed as N events a second"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where a built-in application writes."""
+    group = parser.add_argument_group("output of built-in applications")
+    group.add_argument("--out", metavar="PATH", help="the folder to write to (default: bargains, ...)")
+    group.add_argument("--format", choices=FORMATS, help="default: as the name of --out ends, or parquet")
+    group.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to --out")
+
+
+def application_of(arguments: argparse.Namespace, *, needs_feed: bool) -> rr.Application:
+    """Make the application that the command line names."""
+    built_in = CATALOGUE.get(arguments.app)
+    if built_in is not None:
+        if needs_feed and arguments.feed is None:
+            raise UsageError(
+                f"'{arguments.app}' needs --feed PATH. No feed at hand? 'riprap demo' makes one, in demo/feed"
+            )
+        return built_in.make(arguments.feed, _sink(arguments, built_in), rate=arguments.rate)
+    if ":" not in arguments.app and not arguments.app.endswith(".py"):
+        raise UsageError(
+            f"there is no application '{arguments.app}'. Built in: {', '.join(CATALOGUE)}. "
+            "One of your own is written file.py:name"
+        )
+    given = [f"--{name}" for name in _FOR_BUILT_IN if getattr(arguments, name, None)]
+    if given:
+        raise UsageError(
+            f"{' and '.join(given)}: {arguments.app} has its own sources and sinks. "
+            "Change them there; these options are for built-in applications"
+        )
+    return _load(arguments.app)
+
+
+def refuse_occupied(graph: rr.Graph) -> None:
+    """Refuse output that cannot be written, before the seconds it takes to start Spark."""
+    for operator in graph:
+        connector = getattr(operator, "connector", None)
+        if isinstance(connector, FileSink):
+            folder = Path(connector.path)
+            if folder.exists() and not folder.is_dir():
+                raise UsageError(f"the output {folder} is a file: name a folder")
+            if not connector.overwrite and folder.is_dir() and any(folder.glob("part-*")):
+                raise UsageError(
+                    f"the output folder {folder} holds files of an earlier run. Name another, or replace "
+                    "them with --overwrite (in an application of your own: overwrite=True)"
+                )
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1, as 500000 or 500_000."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"takes a whole number of at least 1, got {text}")
+    return value
+
+
+def positive_number(text: str) -> float:
+    """Read a number above 0."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"takes a number above 0, got {text}")
+    return value
+
+
+def _sink(arguments: argparse.Namespace, built_in: BuiltIn) -> FileSink:
+    out = Path(getattr(arguments, "out", None) or built_in.default_out)
+    ending = out.suffix.removeprefix(".")
+    chosen = getattr(arguments, "format", None) or (ending if ending in FORMATS else "parquet")
+    return _SINKS[chosen](out, overwrite=getattr(arguments, "overwrite", False))
+
+
+def _load(app: str) -> rr.Application:
+    file = app.rpartition(":")[0]
+    _make_importable(Path(file).absolute().parent)
+    try:
+        return rr.load(app)
+    except RiprapError:
+        raise
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == Path(file)]
+        line = f", line {frames[-1].lineno}" if frames else ""
+        raise UsageError(f"{file}{line}: {type(error).__name__}: {error}") from error
+
+
+def _make_importable(folder: Path) -> None:
+    """Let the application import the files beside it, here and in Spark's Python workers."""
+    sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (str(folder), os.environ.get("PYTHONPATH")) if p)

@@ -1,0 +1,152 @@
+"""Show an application's graph, what each pass of the compiler makes of it, and its processing elements."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from riprap.cli.applications import add_application, application_of, positive
+from riprap.cli.screen import Screen, shown
+from riprap.compiler import Plan, compile_graph
+from riprap.compiler import explain as explain_passes
+from riprap.expressions import type_name
+from riprap.graph.graph import Graph
+
+SUMMARY = "show an application's graph and what the compiler makes of it"
+EXAMPLES = """\
+examples:
+  riprap explain bargain                     the graph, the compiler's passes, the processing elements
+  riprap explain bargain --svg graph.svg     a drawing for a browser
+  riprap explain app.py:app --spark          with the plan Spark makes of it (starts Spark: some seconds)
+  riprap explain app.py:app --json           for a script
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_application(parser)
+    group = parser.add_argument_group("what to show")
+    group.add_argument("--svg", type=Path, metavar="FILE", help="write a drawing of the graph to FILE")
+    group.add_argument("--spark", action="store_true", help="show Spark's plan too; this starts Spark")
+    group.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
+    group.add_argument("--buckets", type=positive, metavar="N", help="key buckets")
+    group.add_argument("--parallelism", type=positive, metavar="N", help="tasks a batch (default: the cores)")
+    group.add_argument("--path", choices=("direct", "exchange"), help="how to feed tasks")
+
+
+def execute(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Show the application."""
+    from riprap.graph.drawing import draw_svg
+
+    graph = application_of(arguments, needs_feed=False).graph()
+    tasks = arguments.parallelism or os.cpu_count() or 1
+    plan = compile_graph(
+        graph, buckets=arguments.buckets or max(8, 2 * tasks), tasks=tasks, path=arguments.path
+    )
+    spark = None
+    if arguments.spark:
+        from riprap.cli.spark_plan import spark_plan
+
+        with screen.waiting("Starting Spark"):
+            spark = spark_plan(graph, plan, master=arguments.master)
+    if arguments.svg is not None:
+        arguments.svg.write_text(draw_svg(graph, title=graph.name))
+    if screen.json:
+        screen.print_json(as_json(graph, plan, spark))
+        return 0
+    _print(graph, plan, spark, screen)
+    if arguments.svg is not None:
+        screen.say()
+        screen.say(f"Drawing: {shown(arguments.svg)}")
+    return 0
+
+
+def as_json(graph: Graph, plan: Plan, spark: str | None) -> dict[str, Any]:
+    """Return the object that ``--json`` prints; its keys are stable."""
+    return {
+        "application": graph.name,
+        "operators": [
+            {
+                "name": operator.name,
+                "kind": operator.kind,
+                "inputs": list(operator.inputs),
+                "schema": {field.name: type_name(field.type) for field in operator.schema},
+                "stateful": operator.stateful,
+                "summary": operator.summary(),
+                "location": str(operator.location),
+            }
+            for operator in graph
+        ],
+        "passes": [{"pass": name, "text": text} for name, text in explain_passes(graph, plan)],
+        "pes": _elements(graph, plan),
+        "spark_plan": spark,
+    }
+
+
+def print_graph(graph: Graph, screen: Screen) -> None:
+    """Draw the graph, as wide as the terminal allows."""
+    from riprap.graph.drawing import draw_text
+
+    drawing = draw_text(graph, width=screen.out.width, colour=screen.out.color_system is not None)
+    screen.out.print(Text.from_ansi(drawing), no_wrap=True, crop=False)
+
+
+def _print(graph: Graph, plan: Plan, spark: str | None, screen: Screen) -> None:
+    screen.say(f"{graph.name}: {len(graph.operators)} operators", style="bold")
+    screen.say()
+    print_graph(graph, screen)
+    screen.heading("Operators")
+    screen.out.print(_operators(graph))
+    screen.heading("Passes of the compiler")
+    screen.out.print(_passes(graph, plan))
+    screen.heading("Processing elements")
+    for element in _elements(graph, plan):
+        how = f"{element['path']}, {element['buckets']} buckets in {element['tasks']} tasks"
+        screen.say(f"{element['name']}: {how}; {', '.join(element['operators'])}")
+    if spark is not None:
+        screen.heading("Spark's plan")
+        screen.say(spark)
+
+
+def _elements(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": plan.name,
+            "operators": [operator.name for operator in graph],
+            "path": plan.path,
+            "buckets": plan.buckets,
+            "tasks": plan.tasks,
+            "key": {entry.name: list(entry.key) for entry in plan.entries},
+        }
+    ]
+
+
+def _operators(graph: Graph) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name")
+    table.add_column("kind")
+    table.add_column("does", ratio=1)
+    table.add_column("puts out", ratio=1)
+    table.add_column("at")
+    for operator in graph:
+        columns = ", ".join(f"{field.name} {type_name(field.type)}" for field in operator.schema)
+        where = f"{Path(operator.location.file).name}:{operator.location.line}"
+        table.add_row(operator.name, operator.kind, Text(operator.summary()), Text(columns), Text(where))
+    return table
+
+
+def _passes(graph: Graph, plan: Plan) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    before = ""
+    for name, text in explain_passes(graph, plan):
+        table.add_row("" if name == before else name, Text(text))
+        before = name
+    return table

@@ -1,0 +1,183 @@
+"""Start Spark, run an application, show how it goes, and stop it when asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import types
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow.parquet as pq
+from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from riprap.cli.applications import UsageError
+from riprap.cli.screen import Screen, shown
+from riprap.cli.spark_log import NAME, SparkLog, spark_session
+from riprap.cli.summary import Summary, summarise
+from riprap.errors import RiprapError, RunError
+from riprap.graph.connectors import Files, Rows
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Source
+
+if TYPE_CHECKING:
+    from riprap.runtime import Progress as RunProgress
+    from riprap.runtime import Run
+    from riprap.runtime.folder import RunFolder
+
+_REFRESH_SECONDS = 0.1
+_LINE_SECONDS = 2.0
+# Reading footers is cheap; reading thousands of them before anything happens is not.
+_MOST_FOOTERS = 500
+_INTERRUPTED = 130
+
+
+def follow(
+    graph: Graph,
+    screen: Screen,
+    *,
+    master: str | None,
+    runs: Path,
+    folder: Path | None = None,
+    **options: Any,
+) -> Summary:
+    """Run an application to its end or until Ctrl-C, and sum it up. ``options`` go to ``riprap.run``."""
+    from riprap.runtime import run
+    from riprap.runtime.folder import RunFolder
+
+    earlier = _earlier_run(folder, graph) if folder is not None else None
+    known = sum(1 for _ in earlier.read_metrics()) if earlier is not None else 0
+    log = SparkLog(earlier.path / NAME) if earlier is not None else SparkLog.waiting_in(runs)
+    with contextlib.ExitStack() as stack:
+        with screen.waiting("Starting Spark"):
+            session = stack.enter_context(spark_session(master, log))
+        with screen.waiting("Starting the query"):
+            started = run(graph, spark=session, runs=runs, folder=folder, **options)
+        log.move_to(started.folder)
+        total = rows_in(graph) if options.get("trigger") is None else None
+        seconds, interrupted = _watch(started, screen, total)
+    metrics = islice(RunFolder(started.folder, time.time).read_metrics(), known, None)
+    return summarise(graph, started.folder, metrics, seconds=seconds, interrupted=interrupted)
+
+
+def rows_in(graph: Graph) -> int | None:
+    """Return how many tuples the sources hold, or None where only reading them would tell."""
+    counts = [_rows_of(source) for source in graph.of_kind(Source)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _rows_of(source: Source) -> int | None:
+    match source.connector:
+        case Rows(table=table):
+            return int(table.num_rows)
+        case Files(format="parquet") as files:
+            names = files.listing()
+            if len(names) <= _MOST_FOOTERS:
+                # What cannot be read is the run's to report: here it only means there is no total.
+                with contextlib.suppress(OSError, ValueError):
+                    return sum(int(pq.read_metadata(name).num_rows) for name in names)
+    return None
+
+
+def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
+    from riprap.runtime.folder import RunFolder
+
+    try:
+        found = RunFolder.reopen(folder, graph.name, time.time)
+    except RunError as error:
+        raise UsageError(str(error)) from error
+    if (found.path / "ended").exists():
+        raise UsageError(f"the run in {folder} has ended: there is nothing to take up. Leave out --folder")
+    return found
+
+
+def _watch(run: Run, screen: Screen, total: int | None) -> tuple[float, bool]:
+    """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
+    with run, CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line:
+        try:
+            while not asked.to_stop and not run.wait(timeout=_REFRESH_SECONDS):
+                line.show(run.progress())
+            seconds = run.progress().seconds
+            if asked.to_stop:
+                run.stop()
+        except RiprapError as error:
+            look = f"Look at events.jsonl and {NAME} in the run's folder, {shown(run.folder)}"
+            raise type(error)(f"{error}\n{look}") from error
+        return seconds, asked.to_stop
+
+
+class CtrlC:
+    """Turn the first Ctrl-C into a request to stop, and the second into an end at once."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.to_stop = False
+        self._screen = screen
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        # Only the main thread may do this. The handler that Spark put there would cancel the batch.
+        with contextlib.suppress(ValueError):
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
+        if self.to_stop:
+            self._screen.err.show_cursor(True)
+            # The JVM ends itself when this process is gone; the run can be taken up again with --folder.
+            os._exit(_INTERRUPTED)
+        self.to_stop = True
+        self._screen.note("stopping ... (Ctrl-C again to stop at once)")
+
+
+class LiveLine:
+    """How a run goes, in one line: a moving one on a terminal, elsewhere a new one now and then."""
+
+    def __init__(self, screen: Screen, name: str, total: int | None) -> None:
+        self._screen = screen
+        self._name = name
+        self._total = total
+        self._next_line = _LINE_SECONDS
+        self._bars: Progress = screen.bars(
+            TextColumn("[bold]{task.description}"),
+            screen.bar(),
+            TextColumn("{task.fields[told]}"),
+            *(() if screen.narrow else (TimeElapsedColumn(),)),
+        )
+        self._task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        self._task = self._bars.add_task(self._name, total=self._total, told="first batch")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def show(self, progress: RunProgress) -> None:
+        """Show how far the run has come."""
+        if self._screen.live:
+            if progress.batches:
+                self._bars.update(self._task, completed=progress.tuples_in, told=self._told(progress))
+        elif progress.batches and progress.seconds >= self._next_line:
+            self._next_line = progress.seconds + _LINE_SECONDS
+            self._screen.note(f"{self._name}: {self._told(progress)}")
+
+    def _told(self, progress: RunProgress) -> str:
+        return "  ".join(self._facts(progress))
+
+    def _facts(self, progress: RunProgress) -> Iterator[str]:
+        of = f"/{self._total:,}" if self._total is not None else ""
+        yield f"{progress.tuples_in:,}{of} events"
+        yield f"{progress.tuples_per_second:,.0f} events/s"
+        yield f"batch {progress.batches}"
+        if not self._screen.narrow:
+            yield f"latency {progress.latency:.2f} s"

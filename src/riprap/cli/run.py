@@ -1,0 +1,78 @@
+"""Run an application on Spark until its input is used up, or, with --trigger, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from riprap.cli.applications import add_application, add_output, application_of, positive, refuse_occupied
+from riprap.cli.screen import Screen
+from riprap.compiler import compile_graph
+from riprap.graph.policies import seconds
+
+SUMMARY = "run an application"
+EXAMPLES = """\
+examples:
+  riprap run bargain --feed market/ --out bargains/            a folder of Parquet files
+  riprap run bargain --feed 'day-*.parquet' --out found.csv    a pattern; CSV, as the name of --out ends
+  riprap run bargain --feed TradesAndQuotes.csv.gz             real events
+  riprap run bargain --feed market/ --rate 20000 --trigger 1s  as a live feed, until Ctrl-C
+  riprap run app.py:app --json                                 an application of your own, for a script
+  riprap run app.py:app --folder runs/app/latest               take up a run that was killed
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_application(parser)
+    add_output(parser)
+    group = parser.add_argument_group("how to run")
+    group.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
+    group.add_argument(
+        "--trigger", metavar="TIME", help="look for input every TIME (1s, 500ms), until Ctrl-C"
+    )
+    group.add_argument(
+        "--batch-rows", type=positive, default=500_000, metavar="N", help="tuples a batch (500000)"
+    )
+    group.add_argument(
+        "--buckets", type=positive, metavar="N", help="key buckets, fixed for the life of the state"
+    )
+    group.add_argument("--parallelism", type=positive, metavar="N", help="tasks a batch (default: the cores)")
+    group.add_argument("--path", choices=("direct", "exchange"), help="how to feed tasks")
+    group.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (runs)"
+    )
+    group.add_argument("--folder", type=Path, metavar="RUN", help="take up the run in this folder")
+
+
+def execute(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Run the application and report."""
+    from riprap.cli.following import follow
+    from riprap.cli.summary import print_summary
+
+    if arguments.trigger is not None:
+        seconds("--trigger", arguments.trigger)
+    graph = application_of(arguments, needs_feed=True).graph()
+    # What is wrong is better said before the seconds it takes to start Spark.
+    compile_graph(
+        graph, buckets=arguments.buckets or 1, tasks=arguments.parallelism or 1, path=arguments.path
+    )
+    if arguments.folder is None:
+        refuse_occupied(graph)
+    summary = follow(
+        graph,
+        screen,
+        master=arguments.master,
+        runs=arguments.runs,
+        folder=arguments.folder,
+        trigger=arguments.trigger,
+        batch_rows=arguments.batch_rows,
+        buckets=arguments.buckets,
+        parallelism=arguments.parallelism,
+        path=arguments.path,
+    )
+    if screen.json:
+        screen.print_json(summary.to_json())
+    else:
+        print_summary(summary, screen)
+    return 130 if summary.interrupted else 0

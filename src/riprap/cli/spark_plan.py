@@ -1,0 +1,41 @@
+"""The plan Spark makes for an application's query, without running it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from riprap.cli.spark_log import SparkLog, spark_session
+from riprap.compiler import Plan
+from riprap.graph.graph import Graph
+
+
+def spark_plan(graph: Graph, plan: Plan, *, master: str | None) -> str:
+    """Return Spark's plans of the query, from parsed to physical. This starts a session."""
+    from riprap.runtime.query import answers_of
+    from riprap.runtime.settings import Setting, save_setting
+    from riprap.runtime.task import Site, save_plan
+    from riprap.state.ledger import Ledger
+    from riprap.state.pages import PageStore
+
+    with tempfile.TemporaryDirectory(prefix="riprap-explain-") as name:
+        folder = Path(name)
+        # Spark asks the source for its schema only, so none of these places needs to exist.
+        site = Site(
+            ledger=Ledger(str(folder / "ledger")),
+            pages=PageStore(str(folder / "state"), 0),
+            results=PageStore(str(folder / "results"), 0),
+        )
+        setting = Setting(
+            plan=str(folder / "plan.pickle"),
+            sources=str(folder / "sources"),
+            site=site,
+            batch_rows=1,
+            finite=True,
+            rates={},
+        )
+        save_plan(Path(setting.plan), plan)
+        save_setting(folder / "setting.json", setting)
+        with spark_session(master, SparkLog.waiting_in(folder)) as session:
+            query = answers_of(session, graph, plan, folder / "setting.json")
+            return str(query._jdf.queryExecution().toString()).strip()

@@ -1,0 +1,151 @@
+"""What a run did, summed over the batches in its folder's ``metrics.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from riprap.cli.screen import Screen, shown
+from riprap.graph.connectors import FileSink
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What an operator did, and the state it has in the end."""
+
+    tuples_in: int
+    tuples_out: int
+    seconds: float
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where a sink's tuples went: ``path`` is None where they did not go to files."""
+
+    path: str | None
+    format: str | None
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch."""
+
+    application: str
+    run_folder: Path
+    outputs: Mapping[str, Output]
+    batches: int
+    tuples_in: int
+    seconds: float
+    steady: float | None
+    operators: Mapping[str, Totals]
+    interrupted: bool
+
+    @property
+    def tuples_out(self) -> int:
+        return sum(output.tuples for output in self.outputs.values())
+
+    @property
+    def events_per_s(self) -> float:
+        return self.tuples_in / self.seconds if self.seconds > 0 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints; its keys are stable."""
+        paths = [output.path for output in self.outputs.values() if output.path is not None]
+        return {
+            "application": self.application,
+            "run_folder": str(self.run_folder),
+            "output": paths[0] if paths else None,
+            "outputs": {name: asdict(output) for name, output in self.outputs.items()},
+            "batches": self.batches,
+            "tuples_in": self.tuples_in,
+            "tuples_out": self.tuples_out,
+            "seconds": self.seconds,
+            "events_per_s": self.events_per_s,
+            "steady_events_per_s": self.steady,
+            "interrupted": self.interrupted,
+            "operators": {
+                name: {
+                    "in": did.tuples_in,
+                    "out": did.tuples_out,
+                    "seconds": did.seconds,
+                    "state_bytes": did.state_bytes,
+                }
+                for name, did in self.operators.items()
+            },
+        }
+
+
+def summarise(
+    graph: Graph, folder: Path, metrics: Iterable[Mapping[str, Any]], *, seconds: float, interrupted: bool
+) -> Summary:
+    """Sum up the batches of a run that took so many seconds."""
+    batches = [batch for batch in metrics if not batch["repeated"]]
+    operators = {operator.name: _totals(operator.name, batches) for operator in graph}
+    outputs = {sink.name: _output(sink, operators[sink.name].tuples_in) for sink in graph.of_kind(Sink)}
+    return Summary(
+        application=graph.name,
+        run_folder=folder,
+        outputs=outputs,
+        batches=len(batches),
+        tuples_in=sum(batch["rows"] for batch in batches),
+        seconds=seconds,
+        steady=_steady(batches),
+        operators=operators,
+        interrupted=interrupted,
+    )
+
+
+def print_summary(summary: Summary, screen: Screen) -> None:
+    """Show a run to people."""
+    rate = f"{summary.events_per_s:,.0f} events/s"
+    if summary.steady is not None:
+        rate += f", {summary.steady:,.0f} after the first batch"
+    screen.heading(f"{summary.application}: {summary.tuples_in:,} events in {summary.seconds:.1f} s ({rate})")
+    screen.out.print(_operator_table(summary))
+    for name, output in summary.outputs.items():
+        where = f" as {output.format} in {shown(output.path)}" if output.path else ""
+        screen.say(f"{name}: {output.tuples:,} tuples{where}")
+    screen.say(f"Run folder: {shown(summary.run_folder)}")
+
+
+def _operator_table(summary: Summary) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("operator")
+    for heading in ("tuples in", "tuples out", "processing s", "state bytes"):
+        table.add_column(heading, justify="right")
+    for name, did in summary.operators.items():
+        state = f"{did.state_bytes:,}" if did.state_bytes else ""
+        table.add_row(name, f"{did.tuples_in:,}", f"{did.tuples_out:,}", f"{did.seconds:.3f}", state)
+    return table
+
+
+def _totals(name: str, batches: Sequence[Mapping[str, Any]]) -> Totals:
+    lines = [batch["operators"][name] for batch in batches if name in batch["operators"]]
+    return Totals(
+        tuples_in=int(sum(line["in"] for line in lines)),
+        tuples_out=int(sum(line["out"] for line in lines)),
+        seconds=float(sum(line["seconds"] for line in lines)),
+        state_bytes=int(lines[-1].get("state_bytes", 0)) if lines else 0,
+    )
+
+
+def _output(sink: Sink, tuples: int) -> Output:
+    if isinstance(sink.connector, FileSink):
+        return Output(
+            path=str(Path(sink.connector.path).absolute()), format=sink.connector.format, tuples=tuples
+        )
+    return Output(path=None, format=None, tuples=tuples)
+
+
+def _steady(batches: Sequence[Mapping[str, Any]]) -> float | None:
+    span = batches[-1]["time"] - batches[0]["time"] if len(batches) > 1 else 0.0
+    return float(sum(batch["rows"] for batch in batches[1:]) / span) if span > 0 else None

@@ -1,0 +1,210 @@
+"""Draw a graph in the terminal, as boxes and arrows; :mod:`riprap.graph.svg` draws it for a page.
+
+    ╭ Source ╮    ╔ Aggregate ╗    ╭ Sink ╮
+    │ words  ├───►║ counts    ╟───►│ out  │
+    ╰────────╯    ║ 10 tuples ║    ╰──────╯
+                  ╚═══════════╝
+
+Wide terminals get it from left to right, others from top to bottom, and where even that is too wide, a list.
+A line that meets another (├ ┬ ┤ ┴ ┼) is the same stream; one that passes behind another (─│─) is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from riprap.graph.canvas import Canvas
+from riprap.graph.graph import Graph
+from riprap.graph.labels import shorten, shorten_name, window_label
+from riprap.graph.layout import Layout, Slot, lay_out
+from riprap.graph.operators import Operator
+from riprap.graph.routing import Wire, route
+from riprap.graph.svg import draw_svg
+
+__all__ = ["draw_svg", "draw_text"]
+
+_LEGEND = "Doubled boxes keep state."
+_SINGLE = "╭─╮│╰╯├┬"  # corners and sides, then where a line leaves to the right and downwards
+_DOUBLE = "╔═╗║╚╝╟╤"
+_COLOURS = {"Source": "36", "Functor": "34", "Aggregate": "33", "Join": "35", "Sink": "32"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Style:
+    """One way to draw: the first whose result is narrow enough is taken."""
+
+    rightward: bool
+    name_limit: int
+    lead: int  # cells of line between a box and the first track
+    gap: int  # cells between boxes of a layer
+
+
+_STYLES = (
+    *(_Style(rightward=True, name_limit=24, lead=lead, gap=0) for lead in (2, 1, 0)),
+    *(_Style(rightward=False, name_limit=limit, lead=0, gap=2) for limit in (40, 24, 18)),
+    *(_Style(rightward=False, name_limit=limit, lead=0, gap=1) for limit in (14, 10, 7)),
+)
+
+
+def draw_text(graph: Graph, *, width: int = 100, colour: bool = False) -> str:
+    """Draw a graph with box characters, in lines of at most ``width`` characters.
+
+    ``colour`` adds terminal colours by kind of operator; they do not count as width.
+    """
+    layout = lay_out(graph)
+    legend = [shorten(_LEGEND, width)] if any(operator.stateful for operator in graph) else []
+    for style in _STYLES:
+        canvas = _draw(graph, layout, style)
+        if canvas.width <= width:
+            return "\n".join([*canvas.lines(colour=colour), *legend])
+    return "\n".join(shorten(line, width) for line in _list(graph, width))
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """An operator's box: its words and its size. The layout places its first line, or its middle."""
+
+    operator: Operator
+    kind: str
+    words: tuple[str, ...]
+    width: int
+
+    @property
+    def height(self) -> int:
+        return 2 + len(self.words)
+
+    @classmethod
+    def of(cls, operator: Operator, limit: int) -> _Box:
+        kind = shorten(operator.kind, limit)
+        words = [shorten_name(operator.name, limit)]
+        # A line for each input, so that each arrow has a place of its own.
+        words += [shorten(window_label(operator) or "", limit)] if operator.stateful else []
+        words += [""] * (len(operator.inputs) - len(words))
+        return cls(operator, kind, tuple(words), 4 + max(len(kind), *map(len, words)))
+
+    def draw(self, canvas: Canvas, x: int, y: int, width: int) -> None:
+        colour = _COLOURS.get(self.operator.kind, "")
+        corners = tuple(_DOUBLE if self.operator.stateful else _SINGLE)
+        left_top, flat, right_top, side, left_bottom, right_bottom = corners[:6]
+        title = f"{flat * (width - 4 - len(self.kind))}{right_top}"
+        canvas.write(x, y, f"{left_top} {self.kind} {title}", colour)
+        for row, text in enumerate(self.words, start=y + 1):
+            canvas.write(x, row, side, colour)
+            canvas.write(x + 1, row, f" {text:<{width - 3}}", "1" if row == y + 1 else "")
+            canvas.write(x + width - 1, row, side, colour)
+        canvas.write(x, y + self.height - 1, left_bottom + flat * (width - 2) + right_bottom, colour)
+
+
+def _draw(graph: Graph, layout: Layout, style: _Style) -> Canvas:
+    """Draw the layers one after the other, each followed by the channel to the next."""
+    canvas = Canvas()
+    right = style.rightward
+    boxes = {operator.name: _Box.of(operator, style.name_limit) for operator in graph}
+    places = layout.across(lambda s: _reach(boxes, s, right), 1 + style.gap, balanced=False)
+    across = {slot: round(place) for slot, place in places.items()}
+    start = 0
+    for layer in layout.layers:
+        shown = [boxes[slot.name] for slot in layer if not slot.passing]
+        depth = max(box.width if right else box.height for box in shown)
+        for slot in layer:
+            if slot.passing:
+                canvas.line(slot.name, *_cells(right, (start, across[slot]), (start + depth, across[slot])))
+                continue
+            box = boxes[slot.name]
+            x, y = (start, across[slot] - 1) if right else (across[slot] - box.width // 2, start)
+            box.draw(canvas, x, y, depth if right else box.width)
+        start = _channel(canvas, layout, layer, boxes, across, start, depth, style)
+    return canvas
+
+
+def _channel(
+    canvas: Canvas,
+    layout: Layout,
+    layer: tuple[Slot, ...],
+    boxes: dict[str, _Box],
+    across: dict[Slot, int],
+    start: int,
+    depth: int,
+    style: _Style,
+) -> int:
+    """Draw the lines from a layer to the next; return where the next one starts."""
+    right = style.rightward
+
+    def arrival(slot: Slot, reader: Slot) -> int:
+        port = layout.before[reader].index(slot)
+        if right:
+            return across[reader] + port
+        # Two cells apart, so that the arrows do not look like one; the stream straight above stays straight.
+        middle = [n for n, writer in enumerate(layout.before[reader]) if across[writer] == across[reader]]
+        return across[reader] + 2 * (port - (middle[0] if middle else 0))
+
+    wires = [
+        Wire(stream=s.name, leaves=across[s], arrives=tuple(arrival(s, reader) for reader in layout.after[s]))
+        for s in layer
+        if layout.after[s]
+    ]
+    legs = route(wires)
+    begin = start + depth
+    tracks = 1 + max((leg.track for leg in legs), default=-1)
+    end = begin + max(style.lead + tracks, 1 if right else 0)  # the cell of the arrowheads
+
+    def along(track: int | None, side: int) -> int:
+        return side if track is None else begin + style.lead + track
+
+    for slot in layer:
+        if layout.after[slot] and not slot.passing:
+            _draw_exit(canvas, boxes[slot.name], across[slot], start, begin, right)
+    for wire in wires:
+        if wire.straight:
+            canvas.line(wire.stream, *_cells(right, (begin, wire.leaves), (end + 1, wire.leaves)))
+    for leg in legs:
+        wire, turn = leg.wire, along(leg.track, begin)
+        first = along(leg.begins, begin - 1)
+        canvas.line(wire.stream, *_cells(right, (first, wire.leaves), (turn, wire.leaves)))
+        for at in wire.arrives:
+            canvas.line(wire.stream, *_cells(right, (turn, wire.leaves), (turn, at)))
+            canvas.line(wire.stream, *_cells(right, (turn, at), (along(leg.ends, end + 1), at)))
+    for slot in layer:
+        for reader in layout.after[slot]:
+            if not reader.passing:
+                x, y = _cell(right, (end, arrival(slot, reader)))
+                canvas.write(x, y, "►" if right else "▼")
+    return end + 1
+
+
+def _draw_exit(canvas: Canvas, box: _Box, across: int, start: int, begin: int, right: bool) -> None:
+    """Open the box's border where its stream leaves, and lead the line to the channel."""
+    border = begin - 1 if right else start + box.height - 1
+    glyph = (_DOUBLE if box.operator.stateful else _SINGLE)[6 if right else 7]
+    x, y = _cell(right, (border, across))
+    canvas.write(x, y, glyph, _COLOURS.get(box.operator.kind, ""))
+    canvas.line(box.operator.name, *_cells(right, (border, across), (begin, across)))
+
+
+def _reach(boxes: dict[str, _Box], slot: Slot, right: bool) -> tuple[int, int]:
+    if slot.passing:
+        return 0, 0
+    box = boxes[slot.name]
+    return (1, box.height - 2) if right else (box.width // 2, box.width - box.width // 2 - 1)
+
+
+def _cell(right: bool, point: tuple[int, int]) -> tuple[int, int]:
+    along, across = point
+    return (along, across) if right else (across, along)
+
+
+def _cells(right: bool, *points: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    return (_cell(right, point) for point in points)
+
+
+def _list(graph: Graph, width: int) -> Iterator[str]:
+    """Name the operators in order, each with the numbers of those it reads."""
+    number = {operator.name: str(place) for place, operator in enumerate(graph, start=1)}
+    for operator in graph:
+        reads = "".join(f" ◄{number[stream]}" for stream in operator.inputs)
+        rest = f"{reads} {operator.kind}{'*' if operator.stateful else ''}"
+        room = max(width - len(number[operator.name]) - 1 - len(rest), 3)
+        yield f"{number[operator.name]} {shorten_name(operator.name, room)}{rest}"
+    if any(operator.stateful for operator in graph):
+        yield "* keeps state"

@@ -1,0 +1,117 @@
+"""What the batches did, added up: a line of metrics a batch, totals, and progress for whoever asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from riprap.runtime.task import Answer
+from riprap.state.ledger import Record
+
+_REMEMBERED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come. The rate is over the newest batches."""
+
+    batches: int = 0
+    tuples_in: int = 0
+    tuples_out: Mapping[str, int]
+    seconds: float
+    tuples_per_second: float = 0.0
+    latency: float = 0.0
+    state_bytes: int = 0
+
+
+class Meter:
+    """Adds up batches; asked from other threads than the one that runs them."""
+
+    def __init__(
+        self, sources: Iterable[str], sinks: Iterable[str], arrivals: Mapping[str, Callable[[int], float]]
+    ) -> None:
+        self._sources = tuple(sources)
+        self._arrivals = arrivals
+        self._lock = threading.Lock()
+        self._recent: list[dict[str, Any]] = []
+        self._tuples_in = 0
+        self._tuples_out = dict.fromkeys(sinks, 0)
+
+    def add(
+        self, record: Record, answers: Sequence[Answer], began: float, gathered: float, published: float
+    ) -> dict[str, Any]:
+        """Count a batch and return its line of metrics."""
+        operators = _operators(answers)
+        rows = sum(int(operators[s]["in"]) for s in self._sources) if answers else 0
+        oldest, newest = self._latency(record, began, published)
+        line: dict[str, Any] = {
+            "batch": record.batch,
+            "time": published,
+            "rows": rows,
+            "repeated": not answers,
+            "seconds": {
+                "compute": gathered - began,
+                "publish": published - gathered,
+                "task": {
+                    k: max(a.seconds[k] for a in answers) for k in (answers[0].seconds if answers else ())
+                },
+            },
+            "latency": {"oldest": oldest, "newest": newest},
+            "operators": operators,
+        }
+        with self._lock:
+            self._recent = [*self._recent, line][-_REMEMBERED:]
+            self._tuples_in += rows
+            for sink, outputs in record.outputs.items():
+                self._tuples_out[sink] += sum(o.rows for o in outputs)
+        return line
+
+    def progress(self, seconds: float) -> Progress:
+        """Sum up the run so far, ``seconds`` after it began."""
+        with self._lock:
+            recent, tuples_in, tuples_out = self._recent, self._tuples_in, dict(self._tuples_out)
+        if not recent:
+            return Progress(tuples_out=tuples_out, seconds=seconds)
+        if len(recent) > 1:
+            rows, span = sum(m["rows"] for m in recent[1:]), recent[-1]["time"] - recent[0]["time"]
+        else:
+            rows, span = recent[0]["rows"], recent[0]["seconds"]["compute"]
+        return Progress(
+            batches=recent[-1]["batch"] + 1,
+            tuples_in=tuples_in,
+            tuples_out=tuples_out,
+            seconds=seconds,
+            tuples_per_second=rows / span if span > 0 else 0.0,
+            latency=recent[-1]["latency"]["oldest"],
+            state_bytes=int(sum(o.get("state_bytes", 0) for o in recent[-1]["operators"].values())),
+        )
+
+    def _latency(self, record: Record, began: float, published: float) -> tuple[float, float]:
+        """Return how long the batch's oldest and newest tuple took from arriving to being published."""
+        due = [
+            (arrived(start or 0), arrived(end - 1))
+            for name, arrived in self._arrivals.items()
+            for start, end in [record.sources[name]]
+            if end > (start or 0)
+        ]
+        if not due:
+            return published - began, published - began
+        return published - min(d[0] for d in due), published - max(d[1] for d in due)
+
+
+def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, float]]:
+    """Add up what each operator did over the tasks."""
+    operators: dict[str, dict[str, float]] = {}
+    for answer in answers:
+        for name, did in answer.activity.items():
+            line = operators.setdefault(name, {"in": 0, "out": 0, "seconds": 0.0})
+            line["in"] += did.tuples_in
+            line["out"] += did.tuples_out
+            line["seconds"] += did.seconds
+        for slot, (tuples, size) in answer.state.items():
+            line = operators[slot.split("/")[0]]
+            line["state_tuples"] = line.get("state_tuples", 0) + tuples
+            line["state_bytes"] = line.get("state_bytes", 0) + size
+    return operators

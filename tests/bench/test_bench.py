@@ -1,0 +1,194 @@
+"""The benchmarks on tiny data: that they run, check answers, and do their sums; never how fast anything is."""
+
+import json
+import math
+from collections import defaultdict, deque
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from riprap.apps.market import generate
+from riprap.bench import BENCHMARKS, bargain, operators
+from riprap.bench.answers import difference, first_of
+from riprap.bench.baselines import run_bare
+from riprap.bench.feed import make_feed
+from riprap.bench.kernel import Windows
+from riprap.bench.measuring import Memory, Outcome, WarmUp, measure, rounded, steady_rate
+from riprap.bench.trial import VARIANTS, Trial
+from riprap.errors import RunError
+
+QUOTE = {"seq": 1, "ticker": "A", "vwap": 10.0, "price": 9.0, "size": 100, "gain": 100.0}
+
+
+def answer(*quotes: dict[str, object]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [QUOTE | quote for quote in quotes], schema=pa.Table.from_pylist([QUOTE]).schema
+    )
+
+
+def outcome(ends: list[float], rows: int = 10, **told: object) -> Outcome:
+    trial = Trial(variant="riprap", files=(), rows_per_file=rows, events=rows * len(ends), folder="")
+    memory = Memory(total=100.0, private=80.0, jvm=60.0, python=40.0)
+    batches = [(rows, end) for end in ends]
+    return Outcome(trial=trial, told={"batches": batches, "live_heap_mb": 20.0, **told}, memory=memory)
+
+
+def test_every_benchmark_is_listed_under_its_name() -> None:
+    assert {name: b.name for name, b in BENCHMARKS.items()} == {
+        "bargain": "bargain",
+        "operators": "operators",
+    }
+
+
+def test_answers_are_the_same_up_to_rounding() -> None:
+    theirs = answer({"vwap": math.nextafter(10.0, 11.0)}, {"seq": 2})
+    assert difference(answer({}, {"seq": 2}), theirs) is None
+
+
+def test_a_quote_at_its_average_may_be_a_bargain_or_not() -> None:
+    at_the_edge = {"seq": 2, "vwap": math.nextafter(9.0, 10.0)}
+    assert difference(answer({}), answer({}, at_the_edge)) is None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "says"),
+    [
+        (answer({}), "in one answer only"),
+        (answer({}, {"seq": 2}, {"seq": 3}), "in one answer only"),
+        (answer({}, {"seq": 2}, {"seq": 2}), "quote 2 is reported twice"),
+        (answer({}, {"seq": 2, "vwap": 10.001}), "differ in vwap"),
+        (answer({}, {"seq": 2, "gain": 100.001}), "differ in gain"),
+        (answer({}, {"seq": 2, "ticker": "B"}), "differ in ticker"),
+    ],
+)
+def test_another_answer_is_noticed(theirs: pa.Table, says: str) -> None:
+    found = difference(answer({}, {"seq": 2}), theirs)
+    assert found is not None
+    assert says in found
+
+
+def test_only_the_beginning_of_an_answer_is_compared_on_request() -> None:
+    assert first_of(answer({}, {"seq": 2}, {"seq": 3}), 2).column("seq").to_pylist() == [1, 2]
+
+
+def test_the_kernel_follows_the_definition_across_batches() -> None:
+    events = next(generate(6000, seed=3, tickers=50, block=6000))
+    tickers = sorted(set(events.column("ticker").to_pylist()))
+    windows = Windows.empty()
+    windows.grow(len(tickers))
+
+    found = []
+    for start in range(0, 6000, 1700):
+        part = events.slice(start, 1700)
+        slot = np.array([tickers.index(t) for t in part.column("ticker").to_pylist()])
+        trade = np.array([k == "trade" for k in part.column("kind").to_pylist()])
+        rows, average = windows.find(
+            slot, trade, part.column("price").to_numpy(), part.column("size").to_numpy()
+        )
+        found += list(zip((rows + start).tolist(), average.tolist(), strict=True))
+
+    expected = []
+    trades: dict[str, deque[tuple[float, int]]] = defaultdict(lambda: deque(maxlen=5))
+    for row, event in enumerate(events.to_pylist()):
+        held = trades[event["ticker"]]
+        if event["kind"] == "trade":
+            held.append((event["price"] * event["size"], event["size"]))
+        elif held and (average := sum(n for n, _ in held) / sum(v for _, v in held)) > event["price"]:
+            expected.append((row, average))
+    assert found == expected
+
+
+def test_the_bare_loop_gives_one_answer_whatever_the_batch_size(tmp_path: Path) -> None:
+    from riprap.bench.answers import read_answer
+
+    for rows in (500, 1500):
+        feed = make_feed(tmp_path / f"feed-{rows}", 3000, rows_per_file=rows, seed=1)
+        assert sum(rows for rows, _ in run_bare(feed.files, out=tmp_path / f"out-{rows}")) == 3000
+    assert read_answer(tmp_path / "out-500").equals(read_answer(tmp_path / "out-1500"))
+
+
+def test_the_beginning_of_a_feed_is_whole_files(tmp_path: Path) -> None:
+    feed = make_feed(tmp_path / "feed", 2500, rows_per_file=1000, seed=1)
+    assert feed.rows == [1000, 1000, 500]
+    assert feed.first(2100).rows == [1000, 1000]
+    assert feed.first(10).rows == [1000]
+    assert feed.first(99_999) == feed
+    ages = [file.stat().st_mtime for file in feed.files]
+    assert ages == sorted(set(ages))
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "expected"),
+    [
+        (WarmUp(batches=1, seconds=0.0), 40 / 4),
+        (WarmUp(batches=3, seconds=0.0), 20 / 2),
+        (WarmUp(batches=1, seconds=1.5), 20 / 2),
+        (WarmUp(batches=99, seconds=99.0), 20 / 2),
+    ],
+)
+def test_a_steady_rate_leaves_out_the_warm_up(warm_up: WarmUp, expected: float) -> None:
+    assert steady_rate(outcome([50.0, 51.0, 52.0, 53.0, 54.0]), warm_up) == expected
+
+
+def test_a_rate_of_two_batches_is_refused() -> None:
+    with pytest.raises(RunError, match="a rate takes three batches"):
+        steady_rate(outcome([1.0, 2.0]), WarmUp(batches=1, seconds=0.0))
+
+
+def test_scaling_compares_time_for_the_same_number_of_events() -> None:
+    first = bargain._scaling_line([outcome([0.0, 1.0, 2.0])], None)
+    slower = bargain._scaling_line([outcome([0.0, 1.0, 2.0, 4.0, 8.0])], first)
+    assert first["time_growth"] == 1.0
+    assert first["grows_no_faster"]
+    assert slower["time_growth"] == 2.0
+    assert slower["late_over_early"] == 4.0
+    assert not slower["grows_no_faster"]
+
+
+def test_latency_is_taken_after_the_warm_up() -> None:
+    latency = [{"oldest": 9.0, "newest": 9.0}] * 2 + [{"oldest": 0.3, "newest": 0.1}] * 3
+    found = bargain._latency(outcome([0.0, 1.0, 2.0, 3.0, 4.0], latency=latency), warm_up=2.0)
+    assert rounded(found) == {
+        "events_per_s": 10.0,
+        "kept_up": False,
+        "batches": 3,
+        "mean_tuple": {"p50": 200.0, "p95": 200.0},
+        "oldest_tuple": {"p50": 300.0, "p95": 300.0},
+    }
+
+
+def test_a_trial_that_fails_says_why(tmp_path: Path) -> None:
+    trial = Trial(
+        variant="numba", files=("nowhere.parquet",), rows_per_file=1, events=1, folder=str(tmp_path / "trial")
+    )
+    with pytest.raises(RunError, match=r"numba failed \(exit code 1\)(.|\n)*nowhere\.parquet"):
+        measure(trial)
+
+
+def test_operators_on_tiny_batches() -> None:
+    heard: list[str] = []
+    result = operators.measure_operators(heard.append, batches=4, rows=500)
+
+    json.dumps(result)
+    assert len(heard) == len(result["operators"])
+    assert all(line["tuples_per_s"] > 0 for line in result["operators"])
+    assert "join: windows 1 and 0" in operators.table(result)
+
+
+def test_bargain_four_ways_on_tiny_batches() -> None:
+    plan = bargain.Plan(
+        events={2_000: {"riprap": 8_000, "by_key": 6_000, "by_bucket": 6_000, "numba": 8_000}},
+        repetitions=1,
+        warm_up=WarmUp(batches=1, seconds=0.0),
+    )
+    result = bargain.run_plan(plan, lambda _: None)
+
+    json.dumps(result)
+    assert result["same_answer"] is True
+    for variant in VARIANTS:
+        assert result[variant]["events_per_s"]["2000"] > 0
+        assert result[variant]["peak_memory_mb"]["2000"] > 10
+    assert set(result["ratios"]["2000"]) == {"by_key", "by_bucket", "numba"}
+    assert "(b) applyInPandasWithState by ticker" in bargain.table(result)

@@ -1,0 +1,60 @@
+"""``riprap bench`` lists benchmarks and passes results on, whatever they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Command
+
+
+class Counting:
+    summary = "counts to a number"
+
+    def run(self, quick: bool, report: Callable[[str], None]) -> dict[str, Any]:
+        report("counting ...")
+        print("a stray line")
+        return {"counted": 3 if quick else 1000}
+
+    def table(self, result: dict[str, Any]) -> str:
+        return f"counted to {result['counted']}"
+
+
+@pytest.fixture(autouse=True)
+def _one_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("riprap.bench")
+    module.BENCHMARKS = {"counting": Counting()}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "riprap.bench", module)
+
+
+def test_without_a_name_it_lists_them(riprap: Command) -> None:
+    assert "counting    counts to a number" in riprap("bench").out
+    assert json.loads(riprap("bench", "--json").out) == {"counting": "counts to a number"}
+
+
+def test_a_table_for_people(riprap: Command) -> None:
+    done = riprap("bench", "counting")
+    assert (done.code, "counted to 1000" in done.out, done.err) == (0, True, "counting ...\n")
+    assert riprap("bench", "counting", "--quiet").err == ""
+
+
+def test_json_for_scripts_and_nothing_else(riprap: Command, tmp_path: Path) -> None:
+    done = riprap("bench", "counting", "--quick", "--json", "--out", "result.json")
+    assert json.loads(done.out) == {"counted": 3}
+    assert "a stray line" in done.err
+    assert json.loads((tmp_path / "result.json").read_text()) == {"counted": 3}
+
+
+def test_an_unknown_one(riprap: Command) -> None:
+    done = riprap("bench", "sleeping")
+    assert (done.code, "no benchmark 'sleeping'; there are: counting" in done.err) == (2, True)
+
+
+def test_a_result_that_could_not_be_kept(riprap: Command) -> None:
+    done = riprap("bench", "counting", "--out", "no/such/result.json")
+    assert (done.code, "does not exist" in done.err) == (2, True)

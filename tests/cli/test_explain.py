@@ -1,0 +1,61 @@
+"""``riprap explain`` shows the operators, the compiler's passes and the processing elements."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+from tests.cli.conftest import Command
+from tests.cli.test_usage import APPLICATION
+
+OPERATORS = [
+    "Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP", "QuoteFilter", "BargainIndex", "Sink",
+]  # fmt: skip
+
+
+def test_text_for_people(riprap: Command) -> None:
+    done = riprap("explain", "bargain", "--buckets", "6", "--parallelism", "3")
+    assert done.code == 0
+    for operator in OPERATORS:
+        assert operator in done.out
+    for part in ("fuse", "prune", "key", "6 buckets in 3 tasks", "direct", "bargain.py:15"):
+        assert part in done.out
+
+
+def test_json_for_scripts(riprap: Command) -> None:
+    done = riprap("explain", "bargain", "--json")
+    told = json.loads(done.out)
+    assert list(told) == ["application", "operators", "passes", "pes", "spark_plan"]
+    assert [operator["name"] for operator in told["operators"]] == OPERATORS
+    aggregator = told["operators"][3]
+    assert list(aggregator) == ["name", "kind", "inputs", "schema", "stateful", "summary", "location"]
+    assert aggregator["kind"] == "Aggregate"
+    assert aggregator["inputs"] == ["TradeFilter"]
+    assert aggregator["schema"] == {"ticker": "string", "notional": "double", "volume": "bigint"}
+    assert aggregator["stateful"] is True
+    assert told["pes"][0]["operators"] == OPERATORS
+    assert told["pes"][0]["key"] == {"Source": ["ticker"]}
+    assert {step["pass"] for step in told["passes"]} >= {"fuse", "key", "prune", "feed"}
+    assert told["spark_plan"] is None
+
+
+def test_the_feed_is_shown_when_it_is_named(riprap: Command, feed_file: Path) -> None:
+    done = riprap("explain", "bargain", "--feed", feed_file, "--json")
+    assert json.loads(done.out)["operators"][0]["summary"] == f"parquet files {feed_file}"
+
+
+def test_a_drawing(riprap: Command, tmp_path: Path) -> None:
+    done = riprap("explain", "bargain", "--svg", "graph.svg")
+    assert "Drawing: graph.svg" in done.out
+    assert "BargainIndex" in "".join(xml.parse(tmp_path / "graph.svg").getroot().itertext())
+
+
+def test_an_own_application_may_import_what_is_beside_it(riprap: Command, tmp_path: Path) -> None:
+    (tmp_path / "beside_the_application.py").write_text("SIZE = 7\n")
+    (tmp_path / "app.py").write_text(
+        "from beside_the_application import SIZE\n" + APPLICATION.replace("tuples=3", "tuples=SIZE")
+    )
+    done = riprap("explain", "app.py:app")
+    assert "sliding(7 tuples)" in done.out
+    assert "app.py:6" in done.out

@@ -1,0 +1,189 @@
+"""Processes die by SIGKILL at chosen moments, and the output is that of a run in which none did."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import riprap as rr
+from riprap.apps.bargain import bargain
+from riprap.state.pages import page_root, sweep
+from tests.runtime.harness import (
+    EVENTS,
+    Feed,
+    bargain_twice,
+    finish,
+    lines_of,
+    on_record,
+    only_run,
+    page_folder,
+    read_parts,
+    start_program,
+    wait_until,
+    whole,
+)
+
+BATCH = 4_000
+ROLL = 500  # rows: a file gathers two batches or so
+DRIVER_STEPS = ["gathered", "recorded", "published", "collected"]
+CLUSTER = "local-cluster[2,1,1024]"
+
+Parts = dict[tuple[int, int], pa.Table]
+
+
+def job(feed: Feed, out: Path, **options: Any) -> dict[str, Any]:
+    options = {"batch_rows": BATCH, "buckets": 8, "parallelism": 2, **options}
+    return {"feed": str(feed.folder), "out": str(out), "roll_rows": ROLL, "options": options}
+
+
+def outputs(out: Path) -> tuple[Parts, Parts]:
+    return read_parts(out / "rolled"), read_parts(out / "each")
+
+
+def take_up(spark: SparkSession, feed: Feed, out: Path, folder: Path) -> None:
+    rolled = rr.parquet(out / "rolled", roll_rows=ROLL, roll="1h")
+    app = bargain_twice(feed.folder, rolled, rr.parquet(out / "each", roll=0))
+    with app.run(spark=spark, folder=folder, batch_rows=BATCH, buckets=8, parallelism=2) as run:
+        run.wait()
+
+
+@pytest.fixture(scope="module")
+def unharmed(spark: SparkSession, feed: Feed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Parts, Parts]:
+    """Return the files of a run without faults."""
+    out = tmp_path_factory.mktemp("unharmed")
+    rolled = rr.parquet(out / "rolled", roll_rows=ROLL, roll="1h")
+    app = bargain_twice(feed.folder, rolled, rr.parquet(out / "each", roll=0))
+    with app.run(spark=spark, batch_rows=BATCH, buckets=8, parallelism=2, runs=out / "runs") as run:
+        run.wait()
+    rolled_parts, each_parts = outputs(out)
+    assert whole(each_parts).equals(feed.bargains)
+    assert len(each_parts) == EVENTS // BATCH
+    assert 1 < len(rolled_parts) < len(each_parts)
+    return rolled_parts, each_parts
+
+
+@pytest.fixture(scope="module")
+def killed_drivers(feed: Feed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run drivers that die in the third batch, each at another step; return the folder that has one for each."""
+    root = tmp_path_factory.mktemp("killed")
+    programs = {}
+    for step in DRIVER_STEPS:
+        work = root / step
+        spec = [{"master": "local[2,2]", "runs": [job(feed, work / "out", runs=str(work / "runs"))]}]
+        programs[step] = start_program("find_bargains.py", work, spec, crash_at=f"{step}:2")
+    for step, program in programs.items():
+        assert program.wait(150) == -signal.SIGKILL, (root / step / "stderr").read_text()[-3000:]
+    yield root
+    for step in DRIVER_STEPS:
+        shutil.rmtree(root / step / "runs", ignore_errors=True)
+    sweep(page_root())
+
+
+@pytest.mark.parametrize("step", DRIVER_STEPS)
+def test_a_killed_driver_is_taken_up(
+    spark: SparkSession, feed: Feed, unharmed: tuple[Parts, Parts], killed_drivers: Path, step: str
+) -> None:
+    work = killed_drivers / step
+    folder = only_run(work / "runs")
+    assert (work / "crashed").exists()
+    assert on_record(folder) == (1 if step == "gathered" else 2)
+    assert list((page_folder(folder) / "state").glob("*.page")), "state pages outlive their driver"
+
+    take_up(spark, feed, work / "out", folder)
+
+    rolled, each = outputs(work / "out")
+    assert each == unharmed[1]
+    assert rolled == unharmed[0]
+    assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["started", "resumed", "ended"]
+    computed = [m["batch"] for m in lines_of(folder / "metrics.jsonl") if not m["repeated"]]
+    assert len(set(computed)) == len(computed), "a batch on record is not computed again"
+    assert not page_folder(folder).exists()
+
+
+@pytest.mark.parametrize("path", ["direct", "exchange"])
+@pytest.mark.parametrize("step", ["computed", "paged", "answered"])
+def test_a_killed_python_worker_changes_nothing(
+    spark: SparkSession,
+    feed: Feed,
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    path: str,
+) -> None:
+    # Workers get their environment from Spark's context, which the driver's own does not reach.
+    monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_AT", f"{step}:2")
+    monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_ONCE", str(tmp_path / "crashed"))
+    with bargain(feed.folder, rr.memory()).run(spark=spark, runs=runs, batch_rows=BATCH, path=path) as run:
+        run.wait()
+        assert (tmp_path / "crashed").exists()
+        assert run.table("Sink").equals(feed.bargains)
+
+
+def test_a_killed_executor_changes_nothing(
+    feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
+) -> None:
+    spec = [{"master": CLUSTER, "runs": [job(feed, tmp_path / "out", runs=str(runs))]}]
+    program = start_program("find_bargains.py", tmp_path / "work", spec)
+    wait_until(lambda: program.poll() is not None or any(on_record(f) >= 1 for f in runs.glob("*/latest")))
+    victim = executors(program.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    reached = on_record(only_run(runs))
+    finish(program, tmp_path / "work")
+    assert reached < EVENTS // BATCH - 1, "it died before the last batch"
+    assert json.loads((tmp_path / "out" / "outcome.json").read_text())["error"] is None
+    assert outputs(tmp_path / "out") == unharmed
+
+
+def test_executors_that_share_no_pages_never_give_wrong_output(
+    feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
+) -> None:
+    # Without shared pages a task that runs where its bucket was not before cannot find its state. Spark then tries
+    # it elsewhere, up to four times. So the run either gets through by luck with the right output, or it stops with
+    # a MissingPageError and what it published is a beginning of the right output.
+    pages = tmp_path / "pages" / "{executor}"
+    spec = [{"master": CLUSTER, "runs": [job(feed, tmp_path / "out", runs=str(runs), pages=str(pages))]}]
+    finish(start_program("find_bargains.py", tmp_path / "work", spec), tmp_path / "work")
+    outcome = json.loads((tmp_path / "out" / "outcome.json").read_text())
+    rolled, each = outputs(tmp_path / "out")
+    if outcome["error"] is None:
+        assert (rolled, each) == unharmed
+    else:
+        assert outcome["error"] == "MissingPageError"
+        assert "state page '" in outcome["message"]
+        assert each == {batches: unharmed[1][batches] for batches in each}
+        assert sorted(each) == sorted(unharmed[1])[: len(each)]
+        assert rolled == {batches: unharmed[0][batches] for batches in rolled}
+
+
+@pytest.mark.parametrize("harm", ["removed", "cut short", "emptied"])
+def test_a_missing_page_stops_the_run(spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path, harm: str) -> None:
+    def damage(batch: int, table: pa.Table) -> None:
+        if batch == 2:
+            for page in (tmp_path / "pages").glob("**/*.page"):
+                if harm == "removed":
+                    page.unlink()
+                else:
+                    os.truncate(page, 100 if harm == "cut short" else 0)
+
+    app = bargain(feed.folder, rr.callback(damage))
+    run = app.run(spark=spark, runs=runs, batch_rows=BATCH, pages=tmp_path / "pages")
+    with pytest.raises(rr.MissingPageError, match="state page '0000-000000000"), run:
+        run.wait()
+    assert on_record(run.folder) == 2
+
+
+def executors(driver: int) -> list[int]:
+    """Return the processes of a driver's executors."""
+    children = psutil.Process(driver).children(recursive=True)
+    return [p.pid for p in children if any("CoarseGrainedExecutorBackend" in word for word in p.cmdline())]

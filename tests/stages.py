@@ -1,0 +1,105 @@
+"""Run an application batch by batch without Spark: the tasks' own code, a ledger and pages in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import riprap as rr
+from riprap.compiler import compile_graph
+from riprap.graph.operators import Sink, Source
+from riprap.operators.arrival import Rows
+from riprap.runtime.sinks import ResultReader
+from riprap.runtime.task import Site, run_task
+from riprap.state.ledger import Ledger, Record
+from riprap.state.pages import PageStore
+
+Tables = Mapping[str, pa.Table]
+
+
+class Stage:
+    """A compiled application, and the state its batches left in a folder."""
+
+    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1) -> None:
+        self.plan = compile_graph(app.graph(), buckets=buckets, tasks=1)
+        self.pages = PageStore(str(folder / "pages"))
+        self._site = Site(
+            ledger=Ledger(str(folder / "ledger")),
+            pages=self.pages,
+            results=PageStore(str(folder / "results")),
+        )
+        for store in (self._site.pages, self._site.results):
+            Path(store.folder).mkdir()
+        self._site.ledger.begin()
+        self.record = self._site.ledger.get(-1)
+        self._read = dict.fromkeys((e.name for e in self.plan.entries), 0)
+
+    def feed(self, tables: Tables, *, tasks: int = 1) -> dict[str, list[dict[str, Any]]]:
+        """Run one batch, the buckets dealt out to ``tasks``; return the rows that reached each sink."""
+        rows = {name: self._rows(name, table) for name, table in tables.items()}
+        batch = self.record.batch + 1
+        plan = dataclasses.replace(self.plan, tasks=min(tasks, self.plan.buckets) if self.plan.keyed else 1)
+        answers = [
+            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=rows)
+            for task in range(plan.tasks)
+        ]
+        self.record = Record(epoch=0, batch=batch, manifests=tuple(a.manifest for a in answers))
+        self._site.ledger.write(self.record)
+        return {
+            sink.name: ResultReader(sink, self._site.results)
+            .read([a.outputs[sink.name] for a in answers if sink.name in a.outputs])
+            .to_pylist()
+            for sink in plan.graph.of_kind(Sink)
+        }
+
+    def _rows(self, name: str, table: pa.Table) -> Rows:
+        source = self.plan.graph[name]
+        assert isinstance(source, Source)
+        columns = {c: _one(table.column(c)) for c in sorted(self.plan.needed[name])}
+        start = self._read[name]
+        self._read[name] += table.num_rows
+        if source.position is not None:
+            return Rows(columns, table.column(source.position).to_numpy())
+        return Rows(columns, np.arange(start, start + table.num_rows))
+
+
+def run_batches(
+    app: rr.Application, batches: Sequence[Tables], *, buckets: int = 1, tasks: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """Run batches one after the other and return the rows that reached sink ``out``."""
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(app, Path(folder), buckets=buckets)
+        dealt = [*tasks, *[1] * len(batches)]
+        return [
+            row
+            for tables, tasks in zip(batches, dealt, strict=False)
+            for row in stage.feed(tables, tasks=tasks)["out"]
+        ]
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+@st.composite
+def cuts(draw: st.DrawFn, rows: int) -> list[int]:
+    """Draw where batches end: any number of them, empty ones included; the last ends at the last row."""
+    return [*sorted(draw(st.lists(st.integers(0, rows), max_size=5))), rows]
+
+
+def dealings(batches: Sequence[object], buckets: int) -> st.SearchStrategy[list[int]]:
+    """Draw, for each batch, the number of tasks that the buckets are dealt out to."""
+    return st.lists(st.integers(1, buckets), min_size=len(batches), max_size=len(batches))
+
+
+def cut(table: pa.Table, ends: Sequence[int]) -> list[Tables]:
+    """Cut the rows of source ``source`` into batches that end at the given rows."""
+    return [{"source": table.slice(low, high - low)} for low, high in zip([0, *ends], ends, strict=False)]
