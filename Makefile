@@ -41,7 +41,7 @@ bench: $(STAMP)
 	$(BIN)/riprap bench $(ARGS)
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db artifacts derby.log
+	rm -rf demo runs bargains build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db artifacts derby.log
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # An environment that cannot run its own pip (half made, or moved) is made anew.

@@ -13,22 +13,24 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import riprap as rr
-from riprap.compiler import compile_graph
+from riprap.compiler import Plan, compile_graph
 from riprap.graph.operators import Sink, Source
 from riprap.operators.arrival import Rows
+from riprap.runtime.packets import labels, pack, unpack
 from riprap.runtime.sinks import ResultReader
 from riprap.runtime.task import Site, run_task
 from riprap.state.ledger import Ledger, Record
 from riprap.state.pages import PageStore
 
 Tables = Mapping[str, pa.Table]
+PATHS = st.sampled_from(["direct", "exchange"])
 
 
 class Stage:
     """A compiled application, and the state its batches left in a folder."""
 
-    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1) -> None:
-        self.plan = compile_graph(app.graph(), buckets=buckets, tasks=1)
+    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1, path: str = "direct") -> None:
+        self.plan = compile_graph(app.graph(), buckets=buckets, tasks=1, path=path)
         self.pages = PageStore(str(folder / "pages"))
         self._site = Site(
             ledger=Ledger(str(folder / "ledger")),
@@ -46,11 +48,19 @@ class Stage:
         rows = {name: self._rows(name, table) for name, table in tables.items()}
         batch = self.record.batch + 1
         plan = dataclasses.replace(self.plan, tasks=min(tasks, self.plan.buckets) if self.plan.keyed else 1)
+        parts = (
+            self._exchange(plan, rows) if plan.path == "exchange" else dict.fromkeys(range(plan.tasks), rows)
+        )
         answers = [
-            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=rows)
-            for task in range(plan.tasks)
+            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=part)
+            for task, part in parts.items()
         ]
-        self.record = Record(epoch=0, batch=batch, manifests=tuple(a.manifest for a in answers))
+        manifests = [answer.manifest for answer in answers]
+        for task in set(range(plan.tasks)) - set(parts):
+            manifests += self.record.state_of(*plan.span(task))
+        self.record = Record(
+            epoch=0, batch=batch, manifests=tuple(sorted(manifests, key=lambda m: m.buckets))
+        )
         self._site.ledger.write(self.record)
         return {
             sink.name: ResultReader(sink, self._site.results)
@@ -58,6 +68,14 @@ class Stage:
             .to_pylist()
             for sink in plan.graph.of_kind(Sink)
         }
+
+    def _exchange(self, plan: Plan, rows: Mapping[str, Rows]) -> dict[int, Mapping[str, Rows]]:
+        """Send the rows as packets, which come in any order; a task that gets none is not called."""
+        sent = [p for number, entry in enumerate(plan.entries) for p in pack(plan, number, rows[entry.name])]
+        by_label: dict[int, list[pa.RecordBatch]] = {}
+        for packet in reversed(sent):
+            by_label.setdefault(packet.column("label")[0].as_py(), []).append(packet)
+        return {labels(plan.tasks).index(label): unpack(plan, packets) for label, packets in by_label.items()}
 
     def _rows(self, name: str, table: pa.Table) -> Rows:
         source = self.plan.graph[name]
@@ -71,11 +89,16 @@ class Stage:
 
 
 def run_batches(
-    app: rr.Application, batches: Sequence[Tables], *, buckets: int = 1, tasks: Sequence[int] = ()
+    app: rr.Application,
+    batches: Sequence[Tables],
+    *,
+    buckets: int = 1,
+    tasks: Sequence[int] = (),
+    path: str = "direct",
 ) -> list[dict[str, Any]]:
     """Run batches one after the other and return the rows that reached sink ``out``."""
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(app, Path(folder), buckets=buckets)
+        stage = Stage(app, Path(folder), buckets=buckets, path=path)
         dealt = [*tasks, *[1] * len(batches)]
         return [
             row

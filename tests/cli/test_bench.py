@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Command
 
+from riprap.bench import Benchmark, Report
 
-class Counting:
-    summary = "counts to a number"
 
-    def run(self, quick: bool, report: Callable[[str], None]) -> dict[str, Any]:
-        report("counting ...")
-        print("a stray line")
-        return {"counted": 3 if quick else 1000}
+def count(quick: bool, report: Report) -> dict[str, Any]:
+    report("counting ...")
+    print("a stray line")
+    return {"counted": 3 if quick else 1000}
 
-    def table(self, result: dict[str, Any]) -> str:
-        return f"counted to {result['counted']}"
+
+COUNTING = Benchmark(
+    name="counting",
+    summary="counts to a number",
+    run=count,
+    table=lambda result: f"counted to {result['counted']}",
+)
 
 
 @pytest.fixture(autouse=True)
 def _one_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("riprap.bench")
-    module.BENCHMARKS = {"counting": Counting()}  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "riprap.bench", module)
+    monkeypatch.setattr("riprap.bench.BENCHMARKS", {"counting": COUNTING})
 
 
 def test_without_a_name_it_lists_them(riprap: Command) -> None:
     assert "counting    counts to a number" in riprap("bench").out
-    assert json.loads(riprap("bench", "--json").out) == {"counting": "counts to a number"}
+    assert json.loads(riprap("bench", "--json").out) == {"benchmarks": {"counting": "counts to a number"}}
 
 
 def test_a_table_for_people(riprap: Command) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import aggregate_oracle, fold
-from tests.stages import Stage, cut, cuts, dealings, run_batches
+from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -93,7 +93,13 @@ def test_aggregate_is_the_fold_of_each_keys_newest_tuples(
     ends = data.draw(cuts(table.num_rows))
     batches = cut(table, ends)
 
-    got = run_batches(windowed(size, every), batches, buckets=7, tasks=data.draw(dealings(batches, 7)))
+    got = run_batches(
+        windowed(size, every),
+        batches,
+        buckets=7,
+        tasks=data.draw(dealings(batches, 7)),
+        path=data.draw(PATHS),
+    )
 
     # Buckets are merged by position, so the order is that of one task that has them all.
     assert_same(got, expected(table, size, every))
@@ -179,7 +185,7 @@ def test_two_columns_can_be_a_key(data: st.DataObject) -> None:
     app.sink("out", sums, rr.memory())
     batches = cut(pa.Table.from_pylist(rows, schema), data.draw(cuts(len(rows))))
 
-    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)))
+    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)), path=data.draw(PATHS))
 
     wanted = aggregate_oracle(
         [{**row, "ab": (row["a"], row["b"])} for row in rows],

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import join_oracle
-from tests.stages import cut, cuts, dealings, run_batches
+from tests.stages import PATHS, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -63,7 +63,7 @@ def test_each_tuple_meets_the_other_window(
     batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows))))
     app = one_source(sizes, None if free else "left.v <= right.v")
 
-    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)))
+    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)), path=data.draw(PATHS))
 
     # A row that goes to both ports arrives at the lower one first.
     arrivals = [(port, row) for row in rows for port in (0, 1) if row["port"] in (port, 2)]
@@ -103,6 +103,7 @@ def test_two_sources_interleave_by_their_ordering_column(
         [{"left": tables[0], "right": tables[1]}],
         buckets=buckets,
         tasks=[data.draw(st.integers(1, buckets))],
+        path=data.draw(PATHS),
     )
 
     arrivals = sorted(

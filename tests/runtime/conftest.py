@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.runtime.harness import Feed, Programs, make_feed
 
 from riprap.state.pages import page_root, sweep
-from tests.runtime.harness import Feed, make_feed
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +32,10 @@ def runs(tmp_path: Path) -> Iterator[Path]:
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
     sweep(page_root())
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    started = Programs()
+    yield started
+    started.end()

@@ -10,18 +10,20 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.oracle import bargain_oracle
 
 import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.apps.market import write_feed
 from riprap.graph.connectors import SinkConnector, SourceConnector
 from riprap.state.pages import page_root
-from tests.oracle import bargain_oracle
 
 EVENTS = 24_000
 PROGRAMS = Path(__file__).parent / "programs"
@@ -35,6 +37,8 @@ BARGAINS = pa.schema(
         ("gain", pa.float64()),
     ]
 )
+# Tests wait for progress. This only keeps a broken one from hanging.
+_LONG_SECONDS = 300.0
 _PART = re.compile(r"part-(\d+)-(\d+)\.parquet")
 
 
@@ -61,43 +65,61 @@ def make_feed(folder: Path, *, seed: int) -> Feed:
     return Feed(folder, table, pa.Table.from_pylist(found, BARGAINS))
 
 
-def bargain_twice(feed: Path | SourceConnector, first: SinkConnector, second: SinkConnector) -> rr.Application:
+def bargain_twice(
+    feed: Path | SourceConnector, first: SinkConnector, second: SinkConnector
+) -> rr.Application:
     """Describe Bargain Discovery with two sinks, ``Sink`` and ``Second``."""
     app = bargain(feed, first)
     app.sink("Second", rr.Stream("BargainIndex", app.graph()["BargainIndex"].schema, app), second)
     return app
 
 
-def wait_until(condition: Callable[[], Any], *, seconds: float = 60.0) -> None:
-    """Wait for progress that shows in a condition; ``seconds`` only keeps a broken test from hanging."""
+def wait_until(condition: Callable[[], Any], *, seconds: float = _LONG_SECONDS) -> None:
+    """Wait for progress that shows in a condition."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"no progress within {seconds} s"
         time.sleep(0.01)
 
 
-def start_program(name: str, work: Path, spec: Any, crash_at: str | None = None) -> subprocess.Popen[bytes]:
-    """Start a program in a process of its own, to die at a step of a batch if told so."""
-    work.mkdir(parents=True, exist_ok=True)
-    (work / "spec.json").write_text(json.dumps(spec))
-    crash = {"RIPRAP_CRASH_AT": crash_at, "RIPRAP_CRASH_ONCE": str(work / "crashed")} if crash_at else {}
-    # Programs import from tests, as pytest does.
-    search = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
-    with (work / "stdout").open("wb") as stdout, (work / "stderr").open("wb") as stderr:
-        return subprocess.Popen(
-            [sys.executable, str(PROGRAMS / name), str(work / "spec.json")],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), **crash},
-            cwd=work,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-        )
+class Programs:
+    """Programs in processes of their own, none of which outlives the test."""
 
+    def __init__(self) -> None:
+        self._started: list[tuple[subprocess.Popen[bytes], Path]] = []
 
-def finish(program: subprocess.Popen[bytes], work: Path, *, seconds: float = 150.0) -> None:
-    """Wait for a program to end well."""
-    code = program.wait(seconds)
-    assert code == 0, f"ended with {code}: {(work / 'stderr').read_text()[-3000:]}"
+    def start(self, name: str, work: Path, spec: Any, crash_at: str | None = None) -> subprocess.Popen[bytes]:
+        """Start a program, to die at a step of a batch if told so."""
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "spec.json").write_text(json.dumps(spec))
+        crash = {"RIPRAP_CRASH_AT": crash_at, "RIPRAP_CRASH_ONCE": str(work / "crashed")} if crash_at else {}
+        # Programs import from tests, as pytest does.
+        search = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
+        with (work / "stdout").open("wb") as stdout, (work / "stderr").open("wb") as stderr:
+            program = subprocess.Popen(
+                [sys.executable, str(PROGRAMS / name), str(work / "spec.json")],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), **crash},
+                cwd=work,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+            )
+        self._started.append((program, work))
+        return program
+
+    def finish(self, program: subprocess.Popen[bytes], *, code: int = 0) -> None:
+        """Wait for a program to end, with an exit code."""
+        (work,) = (w for p, w in self._started if p is program)
+        ended_with = program.wait(_LONG_SECONDS)
+        assert ended_with == code, f"ended with {ended_with}: {(work / 'stderr').read_text()[-3000:]}"
+
+    def end(self) -> None:
+        """End what a failed test left running."""
+        for program, _ in self._started:
+            if program.poll() is None:
+                for process in [*psutil.Process(program.pid).children(recursive=True), program]:
+                    process.kill()
+                program.wait()
 
 
 def only_run(runs: Path) -> Path:
@@ -129,7 +151,7 @@ def read_parts(folder: Path) -> dict[tuple[int, int], pa.Table]:
 def whole(parts: Mapping[tuple[int, int], pa.Table]) -> pa.Table:
     """Put files together in order, and check that no batch is in two of them."""
     ranges = sorted(parts)
-    assert all(a[1] < b[0] for a, b in zip(ranges, ranges[1:], strict=False)), f"a batch is there twice: {ranges}"
+    assert all(a[1] < b[0] for a, b in pairwise(ranges)), f"a batch is there twice: {ranges}"
     return pa.concat_tables([parts[r] for r in ranges])
 
 

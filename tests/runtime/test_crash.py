@@ -14,24 +14,23 @@ import psutil
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-
-import riprap as rr
-from riprap.apps.bargain import bargain
-from riprap.state.pages import page_root, sweep
 from tests.runtime.harness import (
     EVENTS,
     Feed,
+    Programs,
     bargain_twice,
-    finish,
     lines_of,
     on_record,
     only_run,
     page_folder,
     read_parts,
-    start_program,
     wait_until,
     whole,
 )
+
+import riprap as rr
+from riprap.apps.bargain import bargain
+from riprap.state.pages import page_root, sweep
 
 BATCH = 4_000
 ROLL = 500  # rows: a file gathers two batches or so
@@ -58,7 +57,9 @@ def take_up(spark: SparkSession, feed: Feed, out: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def unharmed(spark: SparkSession, feed: Feed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Parts, Parts]:
+def unharmed(
+    spark: SparkSession, feed: Feed, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Parts, Parts]:
     """Return the files of a run without faults."""
     out = tmp_path_factory.mktemp("unharmed")
     rolled = rr.parquet(out / "rolled", roll_rows=ROLL, roll="1h")
@@ -73,16 +74,18 @@ def unharmed(spark: SparkSession, feed: Feed, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def killed_drivers(feed: Feed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def killed_drivers(
+    programs: Programs, feed: Feed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """Run drivers that die in the third batch, each at another step; return the folder that has one for each."""
     root = tmp_path_factory.mktemp("killed")
-    programs = {}
+    started = []
     for step in DRIVER_STEPS:
         work = root / step
-        spec = [{"master": "local[2,2]", "runs": [job(feed, work / "out", runs=str(work / "runs"))]}]
-        programs[step] = start_program("find_bargains.py", work, spec, crash_at=f"{step}:2")
-    for step, program in programs.items():
-        assert program.wait(150) == -signal.SIGKILL, (root / step / "stderr").read_text()[-3000:]
+        jobs = [job(feed, work / "out", master="local[2,2]", runs=str(work / "runs"))]
+        started.append(programs.start("find_bargains.py", work, jobs, crash_at=f"{step}:2"))
+    for program in started:
+        programs.finish(program, code=-signal.SIGKILL)
     yield root
     for step in DRIVER_STEPS:
         shutil.rmtree(root / step / "runs", ignore_errors=True)
@@ -110,8 +113,10 @@ def test_a_killed_driver_is_taken_up(
     assert not page_folder(folder).exists()
 
 
-@pytest.mark.parametrize("path", ["direct", "exchange"])
-@pytest.mark.parametrize("step", ["computed", "paged", "answered"])
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [("computed", "direct"), ("paged", "exchange"), ("answered", "direct"), ("answered", "exchange")],
+)
 def test_a_killed_python_worker_changes_nothing(
     spark: SparkSession,
     feed: Feed,
@@ -131,29 +136,28 @@ def test_a_killed_python_worker_changes_nothing(
 
 
 def test_a_killed_executor_changes_nothing(
-    feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
+    programs: Programs, feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
 ) -> None:
-    spec = [{"master": CLUSTER, "runs": [job(feed, tmp_path / "out", runs=str(runs))]}]
-    program = start_program("find_bargains.py", tmp_path / "work", spec)
+    jobs = [job(feed, tmp_path / "out", master=CLUSTER, runs=str(runs))]
+    program = programs.start("find_bargains.py", tmp_path / "work", jobs)
     wait_until(lambda: program.poll() is not None or any(on_record(f) >= 1 for f in runs.glob("*/latest")))
     victim = executors(program.pid)[0]
     os.kill(victim, signal.SIGKILL)
     reached = on_record(only_run(runs))
-    finish(program, tmp_path / "work")
+    programs.finish(program)
     assert reached < EVENTS // BATCH - 1, "it died before the last batch"
     assert json.loads((tmp_path / "out" / "outcome.json").read_text())["error"] is None
     assert outputs(tmp_path / "out") == unharmed
 
 
 def test_executors_that_share_no_pages_never_give_wrong_output(
-    feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
+    programs: Programs, feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
 ) -> None:
     # Without shared pages a task that runs where its bucket was not before cannot find its state. Spark then tries
     # it elsewhere, up to four times. So the run either gets through by luck with the right output, or it stops with
     # a MissingPageError and what it published is a beginning of the right output.
-    pages = tmp_path / "pages" / "{executor}"
-    spec = [{"master": CLUSTER, "runs": [job(feed, tmp_path / "out", runs=str(runs), pages=str(pages))]}]
-    finish(start_program("find_bargains.py", tmp_path / "work", spec), tmp_path / "work")
+    jobs = [job(feed, tmp_path / "out", master=CLUSTER, runs=str(runs), pages="pages/{executor}")]
+    programs.finish(programs.start("find_bargains.py", tmp_path / "work", jobs))
     outcome = json.loads((tmp_path / "out" / "outcome.json").read_text())
     rolled, each = outputs(tmp_path / "out")
     if outcome["error"] is None:
@@ -166,15 +170,17 @@ def test_executors_that_share_no_pages_never_give_wrong_output(
         assert rolled == {batches: unharmed[0][batches] for batches in rolled}
 
 
-@pytest.mark.parametrize("harm", ["removed", "cut short", "emptied"])
-def test_a_missing_page_stops_the_run(spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path, harm: str) -> None:
+@pytest.mark.parametrize("harm", ["removed", "cut short"])
+def test_a_missing_page_stops_the_run(
+    spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path, harm: str
+) -> None:
     def damage(batch: int, table: pa.Table) -> None:
         if batch == 2:
             for page in (tmp_path / "pages").glob("**/*.page"):
                 if harm == "removed":
                     page.unlink()
                 else:
-                    os.truncate(page, 100 if harm == "cut short" else 0)
+                    os.truncate(page, 100)
 
     app = bargain(feed.folder, rr.callback(damage))
     run = app.run(spark=spark, runs=runs, batch_rows=BATCH, pages=tmp_path / "pages")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from tests.runtime.harness import Feed, Programs, read_parts, whole
 
 import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.apps.market import FEED_SCHEMA
-from tests.runtime.harness import Feed, finish, read_parts, start_program, whole
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,9 @@ def test_output_is_that_of_single_tuples(
         assert run.progress().tuples_in == feed.table.num_rows
 
 
-def test_a_spark_file_stream_gives_the_same(spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path) -> None:
+def test_a_spark_file_stream_gives_the_same(
+    spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path
+) -> None:
     # Spark reads files in order of age, so they get different ones.
     folder = tmp_path / "feed"
     shutil.copytree(feed.folder, folder)
@@ -58,32 +60,24 @@ def test_a_spark_file_stream_gives_the_same(spark: SparkSession, feed: Feed, run
         assert run.progress().batches == 4
 
 
-def test_every_master_gives_the_same(feed: Feed, runs: Path, tmp_path: Path) -> None:
+def test_every_master_gives_the_same(programs: Programs, feed: Feed, runs: Path, tmp_path: Path) -> None:
     masters = ["local[1]", "local[2]", "local-cluster[2,1,1024]"]
     paths = ["direct", "exchange"]
-
-    def out(master: str, path: str) -> Path:
-        return tmp_path / f"{master}-{path}"
-
-    spec = [
+    work = tmp_path / "work"
+    # Relative paths mean the same to executors, which start in folders of their own.
+    jobs = [
         {
-            "master": master,
-            "runs": [
-                {
-                    "feed": str(feed.folder),
-                    "out": str(out(master, path)),
-                    "roll_rows": 500,
-                    "options": {"batch_rows": 7_919, "path": path, "runs": str(runs)},
-                }
-                for path in paths
-            ],
+            "feed": os.path.relpath(feed.folder, work),
+            "out": f"{master}-{path}",
+            "roll_rows": 500,
+            "options": {"master": master, "batch_rows": 7_919, "path": path, "runs": str(runs)},
         }
         for master in masters
+        for path in paths
     ]
-    finish(start_program("find_bargains.py", tmp_path / "work", spec), tmp_path / "work")
-    for master in masters:
-        for path in paths:
-            folder = out(master, path)
-            assert json.loads((folder / "outcome.json").read_text())["error"] is None
-            assert whole(read_parts(folder / "each")).equals(feed.bargains), (master, path)
-            assert whole(read_parts(folder / "rolled")).equals(feed.bargains), (master, path)
+    programs.finish(programs.start("find_bargains.py", work, jobs))
+    for job in jobs:
+        folder = work / job["out"]
+        assert json.loads((folder / "outcome.json").read_text())["error"] is None
+        assert whole(read_parts(folder / "each")).equals(feed.bargains), job
+        assert whole(read_parts(folder / "rolled")).equals(feed.bargains), job

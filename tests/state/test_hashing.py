@@ -28,19 +28,19 @@ GOLDEN = [
     (0, pa.int64(), 0x0000000000000000),
     (1, pa.int64(), 0x5692161D100B05E5),
     (-1, pa.int64(), 0xB4D055FCF2CBBD7B),
-    (2**63 - 1, pa.int64(), 0x0),
+    (2**63 - 1, pa.int64(), 0x5A682AFE7965DEBD),
     (True, pa.bool_(), 0x5692161D100B05E5),
-    (date(2024, 2, 29), pa.date32(), 0x0),
-    (datetime(2024, 2, 29, 12, 0, 0, 1), pa.timestamp("us"), 0x0),
-    (1.0, pa.float64(), 0x0),
-    (float("nan"), pa.float64(), 0x0),
-    (float("-inf"), pa.float64(), 0x0),
-    ("", pa.string(), 0x0),
-    ("IBM", pa.string(), 0x0),
-    ("é\0", pa.string(), 0x0),
-    (b"\xff", pa.binary(), 0x0),
-    (Decimal("0"), pa.decimal128(10, 2), 0x0),
-    (Decimal("-1.50"), pa.decimal128(10, 2), 0x0),
+    (date(2024, 2, 29), pa.date32(), 0xB66D7F24F36F1DE0),
+    (datetime(2024, 2, 29, 12, 0, 0, 1), pa.timestamp("us"), 0x2C23231AC1910633),
+    (1.0, pa.float64(), 0x2A20CD80798DAE26),
+    (float("nan"), pa.float64(), 0x469BF2DCC1AA179B),
+    (float("-inf"), pa.float64(), 0xF35A23197F8FA277),
+    ("", pa.string(), 0xF52A15E9A9B5E89B),
+    ("IBM", pa.string(), 0x728FF789997DBFEB),
+    ("é\0", pa.string(), 0x10BB1F0D3E06F4D7),
+    (b"\xff", pa.binary(), 0x4F2DB50F124040CD),
+    (Decimal("0"), pa.decimal128(10, 2), 0xD991E919042832C6),
+    (Decimal("-1.50"), pa.decimal128(10, 2), 0xF20C3C234A464B07),
 ]
 
 
@@ -52,11 +52,13 @@ def test_the_hash_is_pinned(value: Any, kind: pa.DataType, hashed: int) -> None:
 def test_the_hash_of_several_columns_is_pinned() -> None:
     columns = [pa.array(["IBM", None]), pa.array([1, 1], pa.int32()), pa.array([None, 2.5])]
 
-    assert [int(h) for h in hash_arrays(columns)] == [0x0, 0x0]
+    assert [int(h) for h in hash_arrays(columns)] == [0xE7574C1BDB1D2C8B, 0x2D0BD80448A10886]
 
 
 def test_another_process_hashes_alike() -> None:
-    program = "import pyarrow as pa; from riprap.state.hashing import hash_arrays; print(hash_arrays([pa.array(['IBM'])])[0])"
+    program = (
+        "import pyarrow as pa; from riprap.state.hashing import *; print(hash_arrays([pa.array(['IBM'])])[0])"
+    )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert int(found.stdout) == hash_of("IBM", pa.string())
@@ -96,7 +98,7 @@ def test_floats_and_doubles_hash_alike(value: float) -> None:
 
 
 def test_every_nan_is_one_key_and_so_is_every_nought() -> None:
-    nans = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], np.uint64).view(np.float64)
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FFFFFFFFFFFFFFF], np.uint64).view(np.float64)
 
     assert len(set(hash_arrays([pa.array(nans)]).tolist())) == 1
     assert hash_of(-0.0, pa.float64()) == hash_of(0.0, pa.float64()) == hash_of(-0.0, pa.float32())

@@ -23,8 +23,8 @@ def bargain(feed: str | Path | SourceConnector, out: SinkConnector) -> rr.Applic
     quotes = app.functor("QuoteFilter", events, where="kind = 'quote'", select="seq, ticker, price, size")
     bargains = app.join(
         "BargainIndex", vwap, quotes, by="ticker", windows=(rr.sliding(tuples=1), rr.sliding(tuples=0)),
-        where="VWAP.vwap > QuoteFilter.price",
-        select="seq, ticker, vwap, price, QuoteFilter.size as size, (vwap - price) * QuoteFilter.size as gain",
+        where="vwap > price",
+        select="seq, ticker, vwap, price, size, (vwap - price) * size as gain",
     )  # fmt: skip
     app.sink("Sink", bargains, out)
     return app

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
-
-from rich import box
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from riprap.cli.applications import UsageError
-from riprap.cli.screen import Screen, shown
+from riprap.cli.screen import Screen, new_table, shown
+
+if TYPE_CHECKING:
+    from riprap.bench import Benchmark
 
 SUMMARY = "run a benchmark, or list them"
 EXAMPLES = """\
@@ -22,18 +21,6 @@ examples:
   riprap bench NAME --quick                    a short version of one
   riprap bench NAME --json --out result.json   for a script, and kept
 """
-
-
-class Benchmark(Protocol):
-    """What ``riprap.bench.BENCHMARKS`` holds by name."""
-
-    summary: str
-
-    def run(self, quick: bool, report: Callable[[str], None]) -> dict[str, Any]:
-        """Measure, and return a result that JSON can hold."""
-
-    def table(self, result: dict[str, Any]) -> str:
-        """Lay a result out for people."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,16 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the benchmark, or list all."""
-    benchmarks: Mapping[str, Benchmark] = import_module("riprap.bench").BENCHMARKS
+    from riprap.bench import BENCHMARKS
+
     if arguments.name is None:
-        _list(benchmarks, screen)
+        _list(BENCHMARKS, screen)
         return 0
-    if arguments.name not in benchmarks:
-        there = ", ".join(benchmarks) or "none"
+    if arguments.name not in BENCHMARKS:
+        there = ", ".join(BENCHMARKS)
         raise UsageError(f"there is no benchmark '{arguments.name}'; there are: {there}")
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         raise UsageError(f"--out {arguments.out}: its folder does not exist")
-    benchmark = benchmarks[arguments.name]
+    benchmark = BENCHMARKS[arguments.name]
     result = benchmark.run(arguments.quick, screen.note)
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(result, indent=2) + "\n")
@@ -69,12 +57,11 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def _list(benchmarks: Mapping[str, Benchmark], screen: Screen) -> None:
     if screen.json:
-        screen.print_json({name: benchmark.summary for name, benchmark in benchmarks.items()})
+        screen.print_json({"benchmarks": {name: each.summary for name, each in benchmarks.items()}})
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("benchmark")
-    table.add_column("what it measures")
+    table = new_table("benchmark", "what it measures")
     for name, benchmark in benchmarks.items():
         table.add_row(name, benchmark.summary)
     screen.out.print(table)
+    screen.say()
     screen.say("Run one with: riprap bench NAME [--quick]")

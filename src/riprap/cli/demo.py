@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich import box
 from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, positive
-from riprap.cli.screen import Screen, shown
+from riprap.cli.screen import Screen, new_table, shown
 
 SUMMARY = "make a feed, find the bargains in it, show the best"
 EXAMPLES = """\
@@ -30,7 +28,7 @@ examples:
 FEED_FORMAT = "riprap-demo-feed/1"
 _NOTE = "_feed.json"
 # Small enough that the rate on the screen moves, large enough that it is one to be shown.
-_BATCH_ROWS = 100_000
+_BATCH_ROWS = 200_000
 _FILE_ROWS = 250_000
 _BEST = 10
 
@@ -124,7 +122,7 @@ def _best(folder: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _table(best: pa.Table) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table()
     formats = {"seq": ",d", "ticker": "", "vwap": ",.4f", "price": ",.2f", "size": ",d", "gain": ",.2f"}
     for name in formats:
         table.add_column(name, justify="left" if name == "ticker" else "right")
@@ -134,17 +132,16 @@ def _table(best: pa.Table) -> Table:
 
 
 def _print_places(screen: Screen, feed: Path, bargains: Path, drawing: Path, run_folder: Path) -> None:
-    command = Path(sys.argv[0]).name if Path(sys.argv[0]).name == "riprap" else "riprap"
     places: dict[str, Any] = {
         "feed": feed,
         "bargains": bargains,
         "drawing": drawing,
         "metrics": run_folder / "metrics.jsonl",
     }
-    screen.say("Where things are", style="bold")
+    screen.heading("Where things are")
     for name, path in places.items():
         screen.say(f"  {name:<9} {shown(path)}")
     screen.heading("What to try next")
-    screen.say(f"  {command} explain bargain --feed {shown(feed)}")
-    screen.say(f"  {command} run bargain --feed {shown(feed)} --out found.csv --rate 50000")
-    screen.say(f"  {command} bench")
+    screen.say(f"  riprap explain bargain --feed {shown(feed)}")
+    screen.say(f"  riprap run bargain --feed {shown(feed)} --out found.csv --rate 50000")
+    screen.say("  riprap bench")

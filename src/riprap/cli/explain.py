@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from riprap.cli.applications import add_application, application_of, positive
-from riprap.cli.screen import Screen, shown
+from riprap.cli.screen import Screen, new_table, shown
 from riprap.compiler import Plan, compile_graph
 from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
@@ -128,7 +127,7 @@ def _elements(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
 
 
 def _operators(graph: Graph) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table()
     table.add_column("name")
     table.add_column("kind")
     table.add_column("does", ratio=1)

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+from rich.table import Table
 from rich.text import Text
 
 # Without a terminal there is no width to keep to; this one fits every table.
@@ -96,6 +98,11 @@ class Screen:
     def bar(self) -> BarColumn:
         """Return the bar all commands use."""
         return BarColumn(bar_width=12 if self.narrow else 28)
+
+
+def new_table(*headings: str) -> Table:
+    """Return an empty table in the one look all commands have."""
+    return Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
 def shown(path: str | Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import tempfile
 from pathlib import Path
 
@@ -38,4 +40,8 @@ def spark_plan(graph: Graph, plan: Plan, *, master: str | None) -> str:
         save_setting(folder / "setting.json", setting)
         with spark_session(master, SparkLog.waiting_in(folder)) as session:
             query = answers_of(session, graph, plan, folder / "setting.json")
-            return str(query._jdf.queryExecution().toString()).strip()
+            printed = io.StringIO()
+            # explain() is the one way that also plans a query which is not running, and it only prints.
+            with contextlib.redirect_stdout(printed):
+                query.explain(extended=True)
+            return printed.getvalue().strip()

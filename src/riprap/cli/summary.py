@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
-from riprap.cli.screen import Screen, shown
+from riprap.cli.screen import Screen, new_table, shown
 from riprap.graph.connectors import FileSink
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
@@ -106,11 +105,14 @@ def summarise(
 
 def print_summary(summary: Summary, screen: Screen) -> None:
     """Show a run to people."""
-    rate = f"{summary.events_per_s:,.0f} events/s"
+    rate = f"{summary.events_per_s:,.0f} events/s in all"
     if summary.steady is not None:
-        rate += f", {summary.steady:,.0f} after the first batch"
-    screen.heading(f"{summary.application}: {summary.tuples_in:,} events in {summary.seconds:.1f} s ({rate})")
+        rate += f", {summary.steady:,.0f} events/s after the first batch"
+    screen.heading(f"{summary.application}: {summary.tuples_in:,} events in {summary.seconds:.1f} s")
+    screen.say(rate)
+    screen.say()
     screen.out.print(_operator_table(summary))
+    screen.say()
     for name, output in summary.outputs.items():
         where = f" as {output.format} in {shown(output.path)}" if output.path else ""
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
@@ -118,7 +120,7 @@ def print_summary(summary: Summary, screen: Screen) -> None:
 
 
 def _operator_table(summary: Summary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table()
     table.add_column("operator")
     for heading in ("tuples in", "tuples out", "processing s", "state bytes"):
         table.add_column(heading, justify="right")

@@ -82,7 +82,7 @@ def _bare(operator: Operator) -> Operator:
     if isinstance(operator, Sink):
         return dataclasses.replace(operator, connector=Memory())
     if isinstance(operator, Source) and isinstance(operator.connector, Rows):
-        return dataclasses.replace(operator, connector=Rows(table=operator.connector.table.slice(0, 0)))
+        return dataclasses.replace(operator, connector=Rows(table=operator.connector.schema.empty_table()))
     if isinstance(operator, Source) and isinstance(operator.connector, FromSpark):
         return dataclasses.replace(operator, connector=dataclasses.replace(operator.connector, build=str))
     return operator

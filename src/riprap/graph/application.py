@@ -85,8 +85,11 @@ class Application:
             raise GraphError(f"function at {location}: a name is letters, digits and '_', got {name!r}")
         if name.lower() in self._functions:
             raise GraphError(f"function '{name}' ({location}): there is a function of that name already")
-        kind = parse_schema(f"it {returns}").field(0).type if isinstance(returns, str) else returns
-        self._functions[name.lower()] = UserFunction(name=name, callable=function, returns=kind)
+        try:
+            kind = parse_schema(f"it {returns}").field(0).type if isinstance(returns, str) else returns
+            self._functions[name.lower()] = UserFunction(name=name, callable=function, returns=kind)
+        except ExpressionError as error:
+            raise GraphError(f"function '{name}' ({location}): returns={returns!r}: {error}") from error
 
     def source(
         self,
@@ -113,6 +116,12 @@ class Application:
             got = type_name(schema.field(position).type)
             raise here.error(
                 f"position= must name a column of whole numbers, '{position}' is {got}", _has(schema)
+            )
+        if ordering is not None and not _orders(schema.field(ordering).type):
+            got = type_name(schema.field(ordering).type)
+            raise here.error(
+                f"ordering= must name a column of whole numbers, dates or timestamps, '{ordering}' is {got}",
+                _has(schema),
             )
         if isinstance(protect, Consistent) and isinstance(connector, FromSpark) and position is None:
             raise here.error(
@@ -354,6 +363,10 @@ class _Here:
 
 def _schema_of(named: Sequence[Named]) -> pa.Schema:
     return pa.schema([pa.field(n.name, n.expression.type) for n in named])
+
+
+def _orders(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _has(schema: pa.Schema) -> str:

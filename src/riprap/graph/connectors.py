@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.errors import GraphError
-from riprap.expressions import parse_schema
+from riprap.expressions import ExpressionError, parse_schema
 
 FileFormat = Literal["parquet", "csv", "json"]
 _FORMATS: Mapping[str, FileFormat] = {
@@ -150,15 +150,18 @@ def rows(
     >>> rows([{"word": "a", "n": 1}], "word string, n bigint").table.num_rows
     1
     """
-    if isinstance(data, pa.Table):
-        table = data if schema is None else data.cast(_schema(schema))
-    else:
-        if schema is None:
+    if schema is None:
+        if not isinstance(data, pa.Table):
             raise GraphError("rows(...) of dictionaries needs schema=, such as 'word string, n bigint'")
-        try:
-            table = pa.Table.from_pylist([dict(row) for row in data], schema=_schema(schema))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise GraphError(f"rows(...) do not fit the schema {schema}: {error}") from error
+        return Rows(table=data, rate=_rate(rate))
+    wanted = _schema(schema)
+    try:
+        if isinstance(data, pa.Table):
+            table = data.cast(wanted)
+        else:
+            table = pa.Table.from_pylist([dict(row) for row in data], schema=wanted)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise GraphError(f"rows(...) do not fit the schema {schema}: {error}") from error
     return Rows(table=table, rate=_rate(rate))
 
 
@@ -261,7 +264,10 @@ def _schema_of_files(patterns: Sequence[str], format: FileFormat) -> pa.Schema:
 
 
 def _schema(schema: str | pa.Schema) -> pa.Schema:
-    return parse_schema(schema) if isinstance(schema, str) else schema.remove_metadata()
+    try:
+        return parse_schema(schema) if isinstance(schema, str) else schema.remove_metadata()
+    except ExpressionError as error:
+        raise GraphError(f"schema=: {error}") from error
 
 
 def _rate(rate: float | None) -> float | None:

@@ -303,9 +303,10 @@ def _launch(
     resume: bool,
     clock: Callable[[], float],
 ) -> Run:
+    # From the graph: the plan's sources carry no more than tasks need.
     rates = {
         s.name: s.connector.rate
-        for s in recorded(plan)
+        for s in graph.of_kind(Source)
         if not isinstance(s.connector, FromSpark) and s.connector.rate is not None
     }
     paced = bool(rates)

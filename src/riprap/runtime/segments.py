@@ -107,6 +107,11 @@ class SegmentLog:
     def _load(self) -> None:
         lines = self._path.read_text().splitlines(keepends=True)
         whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if not whole and json.dumps({"format": FORMAT}).startswith("".join(lines)):
+            # A crash cut off the very first line.
+            self._path.unlink()
+            self._append({"format": FORMAT})
+            return
         if not whole or whole[0] != {"format": FORMAT}:
             raise FormatError(f"{self._path} is not of format {FORMAT}")
         for line in whole[1:]:
@@ -229,6 +234,9 @@ def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
     wanted = connector.schema
     try:
         with pa.input_stream(file, compression="detect") as stream:
+            if not stream.read(1):
+                return  # no bytes are no rows; Arrow would call them an error
+        with pa.input_stream(file, compression="detect") as stream:
             if connector.format == "csv":
                 reader = pa.csv.open_csv(
                     stream,
@@ -238,6 +246,7 @@ def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
                         strings_can_be_null=True,
                         null_values=[""],
                     ),
+                    parse_options=pa.csv.ParseOptions(newlines_in_values=True),
                 )
             else:
                 reader = pa.json.open_json(
@@ -287,15 +296,17 @@ def read_rows(
             continue
         read = _read_parquet if segment.kind == "parquet" else _read_arrow
         try:
-            found = read(segment.path, low, high, tuple(columns), tuple(encoded))
-        except (FileNotFoundError, KeyError) as error:
+            found = list(read(segment.path, low, high, tuple(columns), tuple(encoded)))
+            if sum(table.num_rows for table in found) != high - low:
+                raise EOFError(f"it has not the {segment.rows} rows it had")
+            for table in found:
+                for column in columns:
+                    parts[column].extend(_typed(table, column, source, segment).chunks)
+        except (OSError, EOFError, KeyError, pa.ArrowInvalid) as error:
             raise RunError(
                 f"source '{source.name}' ({source.location}) cannot read {segment.path}, which it saw before: {error}. "
                 "Put the file back as it was"
             ) from error
-        for table in found:
-            for column in columns:
-                parts[column].extend(_typed(table, column, source, segment).chunks)
     whole = {c: _one_array(arrays, source.schema.field(c).type) for c, arrays in parts.items()}
     position = np.arange(start, end)
     if source.position is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -34,13 +33,9 @@ def save_setting(path: Path, setting: Setting) -> None:
     path.write_text(json.dumps({"format": FORMAT, **asdict(setting)}))
 
 
-def load_setting(path: str) -> Setting:
-    """Read a run's setting; a process does so once, and again when the run is taken up with another."""
-    return _load(path, os.stat(path).st_mtime_ns)
-
-
 @lru_cache(maxsize=4)
-def _load(path: str, written: int) -> Setting:
+def load_setting(path: str) -> Setting:
+    """Read a run's setting; a process does so once."""
     data = json.loads(Path(path).read_text())
     if data.pop("format", None) != FORMAT:
         raise FormatError(f"{path} is not of format {FORMAT}")

@@ -185,7 +185,8 @@ class MemoryPublisher:
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         # Copied out of the mapped page, which will be collected.
-        self._batches[batch] = pa.Table.from_batches(self._reader.read(outputs).combine_chunks().to_batches())
+        batches = self._reader.read(outputs).combine_chunks().to_batches()
+        self._batches[batch] = pa.Table.from_batches(batches, self._reader.schema)
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:

@@ -86,13 +86,9 @@ def save_plan(path: Path, plan: Plan) -> None:
     temporary.rename(path)
 
 
-def load_plan(path: str) -> Plan:
-    """Read a plan; a worker does so once, and again when the run is taken up with another."""
-    return _load_plan(path, os.stat(path).st_mtime_ns)
-
-
 @lru_cache(maxsize=4)
-def _load_plan(path: str, written: int) -> Plan:
+def load_plan(path: str) -> Plan:
+    """Read a plan; a worker does so once."""
     plan: Plan = cloudpickle.loads(Path(path).read_bytes())
     return plan
 

@@ -1,6 +1,6 @@
-"""Run Bargain Discovery as a list of jobs says, and write down how each run went.
+"""Run Bargain Discovery as a list of jobs says, each in a session of its own, and write down how it went.
 
-    [{"master": "local[2]", "runs": [{"feed": "...", "out": "...", "roll_rows": 500, "options": {...}}]}]
+    [{"feed": "...", "out": "...", "roll_rows": 500, "options": {"master": "local[2]"}}]
 
 Each run has two sinks: ``<out>/rolled`` gathers small batches into a file, ``<out>/each`` has a file a batch.
 ``<out>/outcome.json`` is ``{"error": null}``, or the type and text of the error that stopped the run.
@@ -13,26 +13,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import riprap as rr
-from riprap.runtime.session import make_session
 from tests.runtime.harness import bargain_twice
 
-
-def main(spec: Path) -> None:
-    for job in json.loads(spec.read_text()):
-        session = make_session(job["master"], {"spark.log.level": "OFF"})
-        for each in job["runs"]:
-            find_bargains(session, **each)
-        session.stop()
+import riprap as rr
 
 
-def find_bargains(session: Any, feed: str, out: str, roll_rows: int, options: dict[str, Any]) -> None:
+def find_bargains(feed: str, out: str, roll_rows: int, options: dict[str, Any]) -> None:
     folder = Path(out)
     rolled = rr.parquet(folder / "rolled", roll_rows=roll_rows, roll="1h")
     app = bargain_twice(Path(feed), rolled, rr.parquet(folder / "each", roll=0))
     outcome = {"error": None, "message": ""}
     try:
-        with app.run(spark=session, **options) as run:
+        with app.run(config={"spark.log.level": "OFF"}, **options) as run:
             run.wait()
     except rr.RunError as error:
         outcome = {"error": type(error).__name__, "message": str(error)}
@@ -40,4 +32,5 @@ def find_bargains(session: Any, feed: str, out: str, roll_rows: int, options: di
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for job in json.loads(Path(sys.argv[1]).read_text()):
+        find_bargains(**job)

@@ -1,0 +1,91 @@
+"""A run is summed up from its batches, and shown as it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import riprap as rr
+from riprap.apps.catalogue import CATALOGUE
+from riprap.cli.following import LiveLine, rows_in
+from riprap.cli.screen import Screen
+from riprap.cli.summary import summarise
+
+
+def copying(sink: object = None) -> rr.Graph:
+    app = rr.Application("copying")
+    source = app.source("source", rr.rows([{"n": 1}, {"n": 2}], "n int"))
+    app.sink("sink", app.functor("copy", source, select="n"), rr.json("out") if sink is None else sink)  # type: ignore[arg-type]
+    return app.graph()
+
+
+def batch(number: int, rows: int, *, time: float, repeated: bool = False) -> dict[str, Any]:
+    did = {"in": rows, "out": rows, "seconds": 0.5, "state_bytes": 100 + number}
+    return {
+        "batch": number,
+        "time": time,
+        "rows": 0 if repeated else rows,
+        "repeated": repeated,
+        "operators": {} if repeated else {"source": did, "copy": did, "sink": did},
+    }
+
+
+def test_batches_are_summed_and_state_is_that_of_the_last() -> None:
+    metrics = [batch(0, 0, time=9.0, repeated=True), batch(1, 10, time=10.0), batch(2, 30, time=12.0)]
+    summary = summarise(copying(), Path("run"), metrics, seconds=8.0, interrupted=False)
+    assert (summary.batches, summary.tuples_in, summary.tuples_out) == (2, 40, 40)
+    assert (summary.events_per_s, summary.steady) == (5.0, 15.0)
+    told = summary.to_json()
+    assert told["operators"]["copy"] == {"in": 40, "out": 40, "seconds": 1.0, "state_bytes": 102}
+    assert told["outputs"] == {"sink": {"path": str(Path("out").absolute()), "format": "json", "tuples": 40}}
+
+
+def test_a_run_without_batches_or_files_has_a_summary_too() -> None:
+    summary = summarise(copying(rr.memory()), Path("run"), [], seconds=0.0, interrupted=True)
+    assert (summary.batches, summary.events_per_s, summary.steady) == (0, 0.0, None)
+    assert summary.to_json()["output"] is None
+
+
+def test_the_total_is_known_for_rows_and_parquet_only(
+    feed_file: Path, feed: pa.Table, tmp_path: Path
+) -> None:
+    assert rows_in(copying()) == 2
+    assert rows_in(CATALOGUE["bargain"].make(feed_file, rr.memory()).graph()) == feed.num_rows
+    app = rr.Application("lines")
+    lines = app.source("lines", rr.files(tmp_path / "*.csv", schema="n int"))
+    app.sink("sink", lines, rr.memory())
+    assert rows_in(app.graph()) is None
+
+
+def test_without_a_terminal_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    with LiveLine(screen, "copying", 4000) as line:
+        for seconds in (0.5, 2.5, 3.0, 4.6):
+            line.show(progress(seconds))
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "copying: 2,500/4,000 events  1,000 events/s  batch 2  latency 0.25 s",
+        "copying: 4,600/4,000 events  1,000 events/s  batch 4  latency 0.25 s",
+    ]
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(quiet=True)
+    with LiveLine(screen, "copying", None) as line, screen.waiting("Starting"):
+        line.show(progress(5.0))
+    assert capsys.readouterr().err == ""
+
+
+def progress(seconds: float) -> rr.Progress:
+    return rr.Progress(
+        batches=int(seconds),
+        tuples_in=int(seconds * 1000),
+        tuples_out={"sink": 1},
+        seconds=seconds,
+        tuples_per_second=1000.0,
+        latency=0.25,
+        state_bytes=0,
+    )

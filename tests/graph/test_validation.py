@@ -1,0 +1,409 @@
+"""What is wrong with an application is said when it is described: where, what was got, and what to do."""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import riprap as rr
+from riprap.expressions import parse_schema
+
+Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]
+
+
+def refusal(build: Build) -> str:
+    """Describe something wrong; return what was said, with our own line as HERE and without the line's text."""
+    app = rr.Application("wrong")
+    trades = app.source("trades", rr.rows([], "k string, price double, size bigint, at timestamp"))
+    other = app.source("other", rr.rows([], "k int, size bigint"))
+    with pytest.raises(rr.GraphError) as caught:
+        build(app, trades, other)
+    line = build.__code__.co_firstlineno
+    said = str(caught.value).replace(f"{__file__}:{line}", "HERE")
+    return said.removesuffix("\n    " + linecache.getline(__file__, line).strip())
+
+
+def wide(tuples: int = 3) -> Any:
+    return rr.sliding(tuples=tuples)
+
+
+OTHER = rr.Application("elsewhere")
+FOREIGN = OTHER.source("foreign", rr.rows([], "k string"))
+
+# fmt: off
+REFUSALS: dict[str, tuple[Build, str]] = {
+    "unknown column": (
+        lambda a, t, o: a.functor("f", t, select="prise * size as x"),
+        "Functor 'f' (HERE): no column 'prise'\n  prise * size as x\n  ^^^^^\n"
+        "did you mean 'price'? There are: at, k, price, size",
+    ),
+    "unknown column in a condition": (
+        lambda a, t, o: a.functor("f", t, where="volume > 3"),
+        "Functor 'f' (HERE): no column 'volume'\n  volume > 3\n  ^^^^^^\nThere are: at, k, price, size",
+    ),
+    "condition of a wrong type": (
+        lambda a, t, o: a.functor("f", t, where="price + 1"),
+        "Functor 'f' (HERE): a condition is boolean, this is double\n  price + 1\n"
+        "Write a comparison, such as x <> 0",
+    ),
+    "condition of a join of a wrong type": (
+        lambda a, t, o: a.join("j", t, a.functor("u", t, select="*"), by="k", windows=(wide(), wide()), where="t.k", select="k"),  # noqa: E501
+        "Join 'j' (HERE): no source 't'\n  t.k\n  ^^^\nThere are: trades, u",
+    ),
+    "bad SQL": (
+        lambda a, t, o: a.functor("f", t, where="price >"),
+        "Functor 'f' (HERE): ",
+    ),
+    "nothing to do": (
+        lambda a, t, o: a.functor("f", t),
+        "Functor 'f' (HERE): it does nothing. Give it where=, select= or both",
+    ),
+    "output without a name": (
+        lambda a, t, o: a.functor("f", t, select="price * size"),
+        "Functor 'f' (HERE): price * size has no name",
+    ),
+    "duplicate name": (
+        lambda a, t, o: a.functor("other", t, select="*"),
+        "Functor 'other' (HERE): the name is taken by Source at ",
+    ),
+    "bad name": (
+        lambda a, t, o: a.functor("no good", t, select="*"),
+        "Functor 'no good' (HERE): its name is 'no good'. Names are letters, digits and '_', starting with a letter",
+    ),
+    "a name that is no text": (
+        lambda a, t, o: a.functor(3, t, select="*"),  # type: ignore[arg-type]
+        "Functor '3' (HERE): its name is 3. Names are letters, digits and '_', starting with a letter",
+    ),
+    "stream of another application": (
+        lambda a, t, o: a.functor("f", FOREIGN, select="*"),
+        "Functor 'f' (HERE): it reads stream 'foreign' (k string) of application 'elsewhere'. "
+        "There are here: trades, other",
+    ),
+    "not a stream": (
+        lambda a, t, o: a.sink("out", "trades", rr.memory()),  # type: ignore[arg-type]
+        "Sink 'out' (HERE): it reads 'trades'. Give it the stream that app.source(...) and others return",
+    ),
+    "position that does not exist": (
+        lambda a, t, o: a.source("s", rr.rows([], "a int"), position="seq"),
+        "Source 's' (HERE): position= names column 'seq', which does not exist. It has: a",
+    ),
+    "position of a wrong type": (
+        lambda a, t, o: a.source("s", rr.rows([], "a double"), position="a"),
+        "Source 's' (HERE): position= must name a column of whole numbers, 'a' is double. It has: a",
+    ),
+    "ordering that does not exist": (
+        lambda a, t, o: a.source("s", rr.rows([], "a int"), ordering="at"),
+        "Source 's' (HERE): ordering= names column 'at', which does not exist. It has: a",
+    ),
+    "ordering of a wrong type": (
+        lambda a, t, o: a.source("s", rr.rows([], "a double"), ordering="a"),
+        "Source 's' (HERE): ordering= must name a column of whole numbers, dates or timestamps, 'a' is double. "
+        "It has: a",
+    ),
+    "column of a type we do not have": (
+        lambda a, t, o: a.source("s", rr.rows(pa.table({"a": pa.array([], pa.list_(pa.int8()))}))),
+        "Source 's' (HERE): type list<item: int8> of a is not supported\nSupported types: boolean, ",
+    ),
+    "window of an aggregate without tuples": (
+        lambda a, t, o: a.aggregate("agg", t, by="k", window=wide(0), select="count(*) as n"),
+        "Aggregate 'agg' (HERE): its window holds 0 tuples. An aggregate needs at least one",
+    ),
+    "not a window": (
+        lambda a, t, o: a.aggregate("agg", t, by="k", window=5, select="count(*) as n"),  # type: ignore[arg-type]
+        "Aggregate 'agg' (HERE): window= takes a window, got 5. Write rr.sliding(tuples=...)",
+    ),
+    "not an output rule": (
+        lambda a, t, o: a.aggregate("agg", t, window=wide(), emit=2, select="count(*) as n"),  # type: ignore[arg-type]
+        "Aggregate 'agg' (HERE): emit= takes an output rule, got 2. Write rr.every(tuples=...)",
+    ),
+    "key that does not exist": (
+        lambda a, t, o: a.aggregate("agg", t, by="ticker", window=wide(), select="count(*) as n"),
+        "Aggregate 'agg' (HERE): by= names column 'ticker', which trades lacks. It has: k, price, size, at",
+    ),
+    "key named twice": (
+        lambda a, t, o: a.aggregate("agg", t, by=("k", "k"), window=wide(), select="count(*) as n"),
+        "Aggregate 'agg' (HERE): by=('k', 'k') names a column twice. Name each once",
+    ),
+    "key selected again": (
+        lambda a, t, o: a.aggregate("agg", t, by="k", window=wide(), select="k, count(*) as n"),
+        "Aggregate 'agg' (HERE): select= names 'k' again. The key's columns come first by themselves",
+    ),
+    "column outside an aggregate": (
+        lambda a, t, o: a.aggregate("agg", t, by="k", window=wide(), select="price + sum(size) as x"),
+        "Aggregate 'agg' (HERE): column 'price' is neither a key nor inside an aggregate",
+    ),
+    "sum of text": (
+        lambda a, t, o: a.aggregate("agg", t, window=wide(), select="sum(k) as x"),
+        "Aggregate 'agg' (HERE): sum needs numbers, got string: k",
+    ),
+    "join without a key": (
+        lambda a, t, o: a.join("j", t, o, by=(), windows=(wide(), wide()), select="price"),
+        "Join 'j' (HERE): a join needs a key. Give it by=, a column that both streams have",
+    ),
+    "join key of different types": (
+        lambda a, t, o: a.join("j", t, o, by="k", windows=(wide(), wide()), select="price"),
+        "Join 'j' (HERE): the key 'k' is string and int. Cast one side to the other",
+    ),
+    "join key that one side lacks": (
+        lambda a, t, o: a.join("j", t, o, by="price", windows=(wide(), wide()), select="price"),
+        "Join 'j' (HERE): by= names column 'price', which other lacks. It has: k, size",
+    ),
+    "both ports the same stream": (
+        lambda a, t, o: a.join("j", t, t, by="k", windows=(wide(), wide()), select="price"),
+        "Join 'j' (HERE): both ports read stream 'trades'. Give one side another name with a functor select='*'",
+    ),
+    "both windows empty": (
+        lambda a, t, o: a.join("j", t, o, by="size", windows=(wide(0), wide(0)), select="price"),
+        "Join 'j' (HERE): both windows are of size 0, so no tuple can ever meet another. Give one a size",
+    ),
+    "one window": (
+        lambda a, t, o: a.join("j", t, o, by="size", windows=wide(), select="price"),
+        "Join 'j' (HERE): windows= takes two windows, got SlidingWindow(tuples=3). "
+        "Write (rr.sliding(...), rr.sliding(...))",
+    ),
+    "ambiguous column": (
+        lambda a, t, o: a.join("j", t, a.functor("u", t, select="*"), by="k", windows=(wide(), wide()), select="price"),
+        "Join 'j' (HERE): column 'price' is ambiguous\n  price\n  ^^^^^\nWrite trades.price or u.price",
+    ),
+    "policy on a functor": (
+        lambda a, t, o: a.functor("f", t, select="*", protect=rr.checkpoint(every="1s")),
+        "Functor 'f' (HERE): protect=rr.checkpoint(...) saves state, and a functor has none. "
+        "Move the policy to a stateful operator, or leave it out",
+    ),
+    "policy on a source": (
+        lambda a, t, o: a.source("s", rr.rows([], "a int"), protect=rr.eventual(every="1s")),
+        "Source 's' (HERE): protect=rr.eventual(...) saves state, and a source has none. "
+        "Move the policy to a stateful operator, or leave it out",
+    ),
+    "policy on a sink": (
+        lambda a, t, o: a.sink("out", t, rr.memory(), protect=rr.checkpoint(every="1s")),
+        "Sink 'out' (HERE): protect=rr.checkpoint(...) saves state, and a sink has none. "
+        "Move the policy to a stateful operator, or leave it out",
+    ),
+    "not a policy": (
+        lambda a, t, o: a.aggregate("agg", t, window=wide(), select="count(*) as n", protect="10s"),  # type: ignore[arg-type]
+        "Aggregate 'agg' (HERE): protect='10s' is not a policy. Write rr.checkpoint(every='10s') or another",
+    ),
+    "unordered source of a consistent region": (
+        lambda a, t, o: a.source("s", rr.from_spark(str, schema="a int"), protect=rr.consistent(period="1s")),
+        "Source 's' (HERE): an unordered Spark source cannot be replayed, so it cannot start a consistent region. "
+        "Name its position= column",
+    ),
+    "function registered twice": (
+        lambda a, t, o: [a.function("twice", len, returns="int"), a.function("Twice", len, returns="int")],
+        "function 'Twice' (HERE): there is a function of that name already",
+    ),
+    "function of a bad name": (
+        lambda a, t, o: a.function("2x", len, returns="int"),
+        "function at HERE: a name is letters, digits and '_', got '2x'",
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("wrong", REFUSALS)
+def test_what_is_wrong_is_said_at_the_users_line(wrong: str) -> None:
+    build, wanted = REFUSALS[wrong]
+
+    said = refusal(build)
+
+    assert said.startswith(wanted)
+
+
+def test_the_users_line_is_shown() -> None:
+    app = rr.Application("shown")
+    with pytest.raises(rr.GraphError) as caught:
+        app.functor("f", "nothing", select="*")  # type: ignore[arg-type]
+
+    assert str(caught.value).splitlines()[-1].strip().startswith('app.functor("f", "nothing", select="*")')
+
+
+def test_a_refused_operator_is_not_there() -> None:
+    app = rr.Application("again")
+    source = app.source("s", rr.rows([], "a int"))
+    with pytest.raises(rr.GraphError):
+        app.functor("f", source, select="b")
+
+    app.sink("out", app.functor("f", source, select="a"), rr.memory())
+
+    assert [o.name for o in app.graph()] == ["s", "f", "out"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "1st", "a-b", None, "é"])
+def test_an_application_has_a_plain_name(name: Any) -> None:
+    with pytest.raises(rr.GraphError, match=r"an application's name is letters, digits and '_', got "):
+        rr.Application(name)
+
+
+@pytest.mark.parametrize("tuples", [-1, 1.5, "3", True, None])
+def test_windows_have_a_whole_size(tuples: Any) -> None:
+    with pytest.raises(rr.GraphError) as caught:
+        rr.sliding(tuples=tuples)
+
+    assert str(caught.value) == f"sliding(tuples=...) takes a whole number of at least 0, got {tuples!r}"
+
+
+@pytest.mark.parametrize("tuples", [0, -1, 1.5, "3", True])
+def test_outputs_come_every_so_many_tuples(tuples: Any) -> None:
+    with pytest.raises(rr.GraphError) as caught:
+        rr.every(tuples=tuples)
+
+    assert str(caught.value) == f"every(tuples=...) takes a whole number of at least 1, got {tuples!r}"
+
+
+@pytest.mark.parametrize(
+    "duration", ["", "ten", "10", "9 days", "-1s", "0s", 0, -2.0, math.inf, math.nan, None, True]
+)
+def test_durations_are_positive_times(duration: Any) -> None:
+    takes = f"takes a time such as '10s', '250ms' or '2m', got {duration!r}"
+
+    for what, make in {
+        "checkpoint(every=...)": lambda: rr.checkpoint(every=duration),
+        "consistent(period=...)": lambda: rr.consistent(period=duration),
+        "eventual(every=...)": lambda: rr.eventual(every=duration),
+    }.items():
+        with pytest.raises(rr.GraphError) as caught:
+            make()
+        assert str(caught.value) == f"{what} {takes}"
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"),
+    [("10s", 10), ("250ms", 0.25), (" 2 m ", 120), ("1.5min", 90), ("1h", 3600), (3, 3), (0.5, 0.5)],
+)
+def test_durations_are_read(duration: Any, seconds: float) -> None:
+    assert rr.checkpoint(every=duration).every == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("keep", [0, -1, 1.0, True])
+def test_a_checkpoint_keeps_at_least_one(keep: Any) -> None:
+    with pytest.raises(
+        rr.GraphError, match=r"checkpoint\(keep=\.\.\.\) takes a whole number of at least 1, got "
+    ):
+        rr.checkpoint(every="1s", keep=keep)
+
+
+def message(make: Callable[[], object]) -> str:
+    with pytest.raises(rr.GraphError) as caught:
+        make()
+    return str(caught.value)
+
+
+def test_files_say_what_they_lack(tmp_path: Path) -> None:
+    missing = tmp_path / "*.parquet"
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+
+    assert (
+        message(lambda: rr.files("a.csv")) == "csv files need schema=, such as 'ticker string, price double'"
+    )
+    assert (
+        message(lambda: rr.files("a.jsonl.gz"))
+        == "json files need schema=, such as 'ticker string, price double'"
+    )
+    assert message(lambda: rr.files(tmp_path / "x" / "*.parquet")) == (
+        f"no Parquet file matches {tmp_path}/x/*.parquet: check the path, or give schema="
+    )
+    assert message(lambda: rr.files(missing)).startswith(
+        f"cannot read the schema of {tmp_path}/broken.parquet: "
+    )
+    assert message(lambda: rr.files("feed")) == (
+        "cannot tell the format of feed: say format='parquet', 'csv' or 'json'"
+    )
+    assert message(lambda: rr.files("feed", format="xml")) == (  # type: ignore[arg-type]
+        "files(format=...) is 'parquet', 'csv' or 'json', got 'xml'"
+    )
+    assert message(lambda: rr.files([])) == "files(...) needs at least one path"
+
+
+@pytest.mark.parametrize("rate", [0, -1, "fast", True])
+def test_a_rate_is_a_positive_number(rate: Any) -> None:
+    said = f"rate= takes a positive number of tuples a second, got {rate!r}"
+
+    assert message(lambda: rr.files("a.csv", schema="a int", rate=rate)) == said
+    assert message(lambda: rr.rows([], "a int", rate=rate)) == said
+
+
+def test_rows_say_what_they_lack() -> None:
+    assert message(lambda: rr.rows([{"a": 1}])) == (
+        "rows(...) of dictionaries needs schema=, such as 'word string, n bigint'"
+    )
+    assert message(lambda: rr.rows([{"a": "x"}], "a int")).startswith(
+        "rows(...) do not fit the schema a int: "
+    )
+
+
+@pytest.mark.parametrize("make", [rr.parquet, rr.csv, rr.json])
+def test_file_sinks_say_what_they_take(make: Any) -> None:
+    name = make.__name__
+
+    assert (
+        message(lambda: make("out", roll_rows=0))
+        == f"{name}(roll_rows=...) takes a whole number of at least 1, got 0"
+    )
+    assert message(lambda: make("out", roll="soon")) == (
+        f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'"
+    )
+    assert make("out", roll=0).roll_seconds == 0
+
+
+def test_functions_are_functions() -> None:
+    assert message(lambda: rr.callback(3)) == "callback(...) takes a function of (batch, table), got 3"  # type: ignore[arg-type]
+    assert message(lambda: rr.to_spark(3)) == "to_spark(...) takes a function of (dataframe, batch), got 3"  # type: ignore[arg-type]
+    assert message(lambda: rr.from_spark(3, schema="a int")) == (  # type: ignore[arg-type]
+        "from_spark(...) takes a function of the Spark session, got 3"
+    )
+
+
+SCHEMAS: list[Callable[[str], object]] = [
+    lambda text: rr.rows([], text),
+    lambda text: rr.files("a.csv", schema=text),
+    lambda text: rr.from_spark(str, schema=text),
+]
+
+
+@pytest.mark.parametrize("make", SCHEMAS)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a", "not a schema"),
+        ("a nonsense", "not a schema|type nonsense is not supported"),
+        ("a int, a int", "column 'a' is there twice"),
+        ("a array<int>", "type array<int> is not supported"),
+        ("(", "not a schema"),
+    ],
+)
+def test_a_schema_that_is_none_is_a_graph_error(
+    make: Callable[[str], object], text: str, problem: str
+) -> None:
+    with pytest.raises(rr.GraphError, match=f"schema=: ({problem})"):
+        make(text)
+
+
+def test_rows_that_do_not_fit_their_schema_are_a_graph_error() -> None:
+    table = pa.table({"a": ["x"]})
+
+    for make in (
+        lambda: rr.rows(table, "a int"),
+        lambda: rr.rows(table, "b string"),
+        lambda: rr.rows([{"a": 2**40}], "a int"),
+    ):
+        assert message(make).startswith("rows(...) do not fit the schema ")
+
+
+def test_a_function_says_what_it_returns() -> None:
+    app = rr.Application("functions")
+
+    assert "function 'f' (" in message(lambda: app.function("f", len, returns="nonsense"))
+    assert "returns=DataType(uint8): type uint8" in message(
+        lambda: app.function("f", len, returns=pa.uint8())
+    )
+
+
+def test_an_arrow_schema_is_as_good_as_text() -> None:
+    assert rr.rows([], parse_schema("a int")).schema == rr.rows([], "a int").schema

@@ -1,0 +1,429 @@
+"""Recorded input as numbered rows: the numbers stay, whatever happens to the process or the folder."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import riprap as rr
+from riprap.errors import FormatError, RunError
+from riprap.expressions import normalise, parse_schema
+from riprap.graph.connectors import SourceConnector
+from riprap.graph.operators import Source
+from riprap.runtime import segments
+from riprap.runtime.segments import Feed, SegmentLog, read_rows, spool_rows
+
+SCHEMA = parse_schema("n bigint, s string")
+FORMATS = ["parquet", "csv", "csv.gz", "json", "json.gz"]
+
+
+def source_of(connector: SourceConnector, position: str | None = None) -> Source:
+    app = rr.Application("segments")
+    app.sink("out", app.source("in", connector, position=position), rr.memory())
+    source = app.graph()["in"]
+    assert isinstance(source, Source)
+    return source
+
+
+def numbers(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"n": n, "s": None if n % 7 == 0 else f"s{n % 3}"} for n in range(start, end)]
+
+
+def write(path: Path, rows: list[dict[str, Any]], *, group: int = 1000) -> None:
+    """Write rows as the file's name says; it appears whole."""
+    hidden = path.with_name("_" + path.name)
+    if ".parquet" in path.name:
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), hidden, row_group_size=group)
+    else:
+        if ".csv" in path.name:
+            lines = ["n,s", *(f"{r['n']},{r['s'] or ''}" for r in rows)]
+        else:
+            lines = [json.dumps(row) for row in rows]
+        text = "".join(line + "\n" for line in lines)
+        hidden.write_bytes(gzip.compress(text.encode()) if path.name.endswith(".gz") else text.encode())
+    hidden.rename(path)
+
+
+def log_of(folder: Path) -> Path:
+    """Return where the list goes: beside the folder of files, or it would be one of them."""
+    return folder.with_name(f"{folder.name}-log")
+
+
+def feed_of(source: Source, folder: Path, *, finite: bool = True) -> Feed:
+    return Feed(source, log_of(folder), finite=finite)
+
+
+def read(
+    feed: Feed, source: Source, start: int, end: int, encoded: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    rows = read_rows(feed.log.between(start, end), start, end, source, ["n", "s"], encoded)
+    assert rows.position.tolist() == list(range(start, end))
+    return pa.table({name: normalise(column) for name, column in rows.columns.items()}).to_pylist()
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_files_are_read_in_order_of_name_as_one_sequence(tmp_path: Path, ending: str) -> None:
+    write(tmp_path / f"b.{ending}", numbers(5, 9))
+    write(tmp_path / f"a.{ending}", numbers(0, 5))
+    source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
+    feed = feed_of(source, tmp_path)
+
+    assert feed.upto(3) == 3
+    assert feed.upto(1000) == 9
+    assert (feed.log.end, feed.log.rows) == (9, 9)
+    assert read(feed, source, 0, 9) == numbers(0, 9)
+
+
+def test_only_as_many_files_are_listed_as_the_rows_asked_for_need(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / f"{number}.parquet", numbers(10 * number, 10 * number + 10))
+    feed = feed_of(source_of(rr.files(tmp_path)), tmp_path)
+
+    assert [feed.upto(wanted) for wanted in (0, 1, 10, 11)] == [0, 1, 10, 11]
+    assert len(feed.log.segments) == 2
+    assert feed.log.end is None
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, Source, list[dict[str, Any]]]:
+    """Three Parquet files of small row groups, an empty one among them."""
+    folder = tmp_path_factory.mktemp("many")
+    write(folder / "a.parquet", numbers(0, 25), group=4)
+    write(folder / "b.parquet", [])
+    write(folder / "c.parquet", numbers(25, 26), group=4)
+    write(folder / "d.parquet", numbers(26, 60), group=10)
+    source = source_of(rr.files(folder))
+    feed = feed_of(source, folder)
+    feed.upto(60)
+    return feed, source, numbers(0, 60)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=st.integers(0, 60), length=st.integers(0, 60), encoded=st.sampled_from([(), ("s",)]))
+def test_any_range_of_rows_is_that_slice_of_the_whole(
+    many: tuple[Feed, Source, list[dict[str, Any]]], start: int, length: int, encoded: tuple[str, ...]
+) -> None:
+    feed, source, whole = many
+    end = min(start + length, 60)
+
+    assert read(feed, source, start, end, encoded) == whole[start:end]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_restart_numbers_the_rows_alike(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "_SPOOL_ROWS", 3)
+    write(tmp_path / f"m.{ending}", numbers(0, 10))
+    source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
+    first = feed_of(source, tmp_path, finite=False)
+    first.upto(4)
+    # A file that sorts before the others comes late: rows that have their numbers keep them.
+    write(tmp_path / f"a.{ending}", numbers(10, 14))
+
+    second = feed_of(source, tmp_path, finite=False)
+
+    assert second.log.segments == first.log.segments
+    assert second.upto(100) == 14
+    assert read(second, source, 0, 14) == numbers(0, 14)
+    third = feed_of(source, tmp_path)
+    assert third.upto(100) == 14
+    assert read(third, source, 2, 13) == numbers(2, 13)
+
+
+def test_a_restart_within_a_spooled_file_goes_on_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Arrow reads a megabyte at a time: four blocks, each a piece of its own.
+    monkeypatch.setattr(segments, "_SPOOL_ROWS", 20_000)
+    whole = numbers(0, 160_010)
+    write(tmp_path / "a.json", whole[:160_000])
+    write(tmp_path / "b.json", whole[160_000:])
+    source = source_of(rr.files(tmp_path, format="json", schema=SCHEMA))
+    first = feed_of(source, tmp_path)
+    assert first.upto(60_000) == 60_000
+    assert len(first.log.segments) == 2
+
+    second = feed_of(source, tmp_path)
+
+    assert second.upto(10**6) == 160_010
+    assert len({s.path for s in second.log.segments}) == len(second.log.segments) == 5
+    assert read(second, source, 0, 160_010) == whole
+
+
+def test_files_that_arrive_later_are_picked_up_unless_the_listing_is_fixed(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 2))
+    source = source_of(rr.files(tmp_path))
+    feed = feed_of(source, tmp_path, finite=False)
+    assert feed.upto(9) == 2
+
+    write(tmp_path / "b.parquet", numbers(2, 4))
+    assert feed.upto(9) == 4
+    assert feed.log.end is None
+
+    feed.fix()
+    write(tmp_path / "c.parquet", numbers(4, 6))
+    assert feed.upto(9) == 4
+    assert feed.log.end == 4
+
+
+def test_a_finite_feed_ends_for_good(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 2))
+    source = source_of(rr.files(tmp_path))
+    assert feed_of(source, tmp_path).upto(9) == 2
+
+    write(tmp_path / "b.parquet", numbers(2, 4))
+
+    assert feed_of(source, tmp_path).upto(9) == 2
+
+
+def test_a_half_written_file_is_not_seen(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 2))
+    (tmp_path / "_b.parquet").write_bytes(b"PAR1")
+    (tmp_path / ".c.parquet").write_bytes(b"PAR1")
+
+    assert feed_of(source_of(rr.files(tmp_path)), tmp_path).upto(9) == 2
+
+
+# A Parquet file without bytes is none: it has a footer.
+EMPTY = [("no rows", ending) for ending in FORMATS] + [("no bytes", ending) for ending in FORMATS[1:]]
+
+
+@pytest.mark.parametrize(("how", "ending"), EMPTY)
+def test_empty_files_have_no_rows(tmp_path: Path, ending: str, how: str) -> None:
+    if how == "no rows":
+        write(tmp_path / f"a.{ending}", [])
+    else:
+        (tmp_path / f"a.{ending}").write_bytes(gzip.compress(b"") if ending.endswith(".gz") else b"")
+    write(tmp_path / f"b.{ending}", numbers(0, 2))
+    source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
+    feed = feed_of(source, tmp_path)
+
+    assert feed.upto(9) == 2
+    assert read(feed, source, 0, 2) == numbers(0, 2)
+
+
+def test_rows_in_memory_are_rows_like_others(tmp_path: Path) -> None:
+    source = source_of(rr.rows(numbers(0, 10), SCHEMA))
+    spool_rows(source, log_of(tmp_path))
+    feed = feed_of(source, tmp_path)
+
+    assert [feed.upto(4), feed.upto(99)] == [4, 10]
+    assert read(feed, source, 3, 8) == numbers(3, 8)
+    feed.release(10)
+    assert read(feed_of(source, tmp_path), source, 0, 10) == numbers(0, 10)
+
+
+def test_no_rows_in_memory_are_no_rows(tmp_path: Path) -> None:
+    source = source_of(rr.rows([], SCHEMA))
+    spool_rows(source, log_of(tmp_path))
+
+    assert feed_of(source, tmp_path).upto(5) == 0
+
+
+def test_spooled_rows_go_once_they_are_not_needed(tmp_path: Path) -> None:
+    for name, start in (("a", 0), ("b", 5)):
+        write(tmp_path / f"{name}.csv", numbers(start, start + 5))
+    source = source_of(rr.files(tmp_path, schema=SCHEMA))
+    feed = feed_of(source, tmp_path)
+    feed.upto(99)
+
+    feed.release(7)
+
+    assert sorted(p.name for p in log_of(tmp_path).glob("*.arrow")) == ["spool-000001.arrow"]
+    assert read(feed, source, 7, 10) == numbers(7, 10)
+    assert (tmp_path / "a.csv").exists()
+
+
+def test_a_line_cut_off_by_a_crash_does_not_count(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", numbers(3 * number, 3 * number + 3))
+    source = source_of(rr.files(tmp_path))
+    feed_of(source, tmp_path).upto(99)
+    log = log_of(tmp_path) / "segments.jsonl"
+    whole = log.read_text()
+
+    # Whatever byte the crash came at, the numbers come out the same.
+    for kept in range(0, len(whole), 7):
+        log.write_text(whole[:kept])
+        feed = feed_of(source, tmp_path)
+        assert feed.upto(99) == 6
+        assert read(feed, source, 0, 6) == numbers(0, 6)
+        assert log.read_text() == whole
+
+
+@pytest.mark.parametrize("text", ['{"format": "riprap-segments/9"}\n', "hello", '{"n": 1}\n'])
+def test_a_list_of_another_format_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "segments.jsonl").write_text(text)
+
+    with pytest.raises(FormatError, match=r"segments\.jsonl is not of format riprap-segments/1"):
+        SegmentLog(tmp_path)
+
+
+def test_a_file_that_vanished_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 3))
+    source = source_of(rr.files(tmp_path))
+    feed = feed_of(source, tmp_path)
+    feed.upto(3)
+    (tmp_path / "a.parquet").unlink()
+
+    with pytest.raises(RunError) as caught:
+        read(feed, source, 0, 3)
+
+    told = str(caught.value)
+    assert told.startswith(
+        f"source 'in' ({source.location}) cannot read {tmp_path}/a.parquet, which it saw before: "
+    )
+    assert told.endswith("Put the file back as it was")
+
+
+@pytest.mark.parametrize("new", [numbers(0, 2), []], ids=["shorter", "empty"])
+def test_a_file_that_lost_rows_is_an_error(tmp_path: Path, new: list[dict[str, Any]]) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 3))
+    source = source_of(rr.files(tmp_path))
+    feed = feed_of(source, tmp_path)
+    feed.upto(3)
+    write(tmp_path / "a.parquet", new)
+
+    with pytest.raises(RunError, match=r"a\.parquet, which it saw before: it has not the 3 rows it had"):
+        read(feed, source, 0, 3)
+
+
+def test_a_file_that_lost_a_column_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 3))
+    source = source_of(rr.files(tmp_path))
+    feed = feed_of(source, tmp_path)
+    feed.upto(3)
+    pq.write_table(pa.table({"n": [0, 1, 2]}), tmp_path / "a.parquet")
+
+    with pytest.raises(RunError, match=r"cannot read .*a\.parquet, which it saw before: .*'?s"):
+        read(feed, source, 0, 3)
+
+
+def test_a_column_of_another_type_is_cast_or_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 2))
+    pq.write_table(pa.table({"n": pa.array([2, 3], pa.int32()), "s": ["s2", "s0"]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"n": ["four"], "s": ["s1"]}), tmp_path / "c.parquet")
+    source = source_of(rr.files(tmp_path))
+    feed = feed_of(source, tmp_path)
+    feed.upto(5)
+
+    assert read(feed, source, 0, 4) == numbers(0, 4)
+    with pytest.raises(RunError, match=r"c\.parquet has 'n' as string, not int64"):
+        read(feed, source, 0, 5)
+
+
+def test_a_file_that_is_no_parquet_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 half")
+    feed = feed_of(source_of(rr.files(tmp_path, schema=SCHEMA)), tmp_path)
+
+    with pytest.raises(RunError, match=r"a\.parquet is not a readable Parquet file: .* when they are whole"):
+        feed.upto(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bad.csv", "n,s\n1,x\nseven,y\n"),
+        ("bad.csv", "n,s\n1,x,too,many\n"),
+        ("bad.csv", "n,t\n1,x\n"),
+        ("bad.json", '{"n": "seven"}\n'),
+        ("bad.json", '{"n": 1\n'),
+    ],
+    ids=["not a number", "too many fields", "no such column", "not a number", "cut off"],
+)
+def test_a_malformed_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    feed = feed_of(source_of(rr.files(tmp_path / name, schema=SCHEMA)), tmp_path)
+
+    with pytest.raises(RunError) as caught:
+        feed.upto(1)
+
+    kind = name.partition(".")[2]
+    assert str(caught.value).startswith(
+        f"{kind} file {tmp_path}/{name} cannot be read as n int64, s string: "
+    )
+
+
+def test_csv_takes_quotes_commas_and_line_breaks_across_blocks(tmp_path: Path) -> None:
+    # The text is larger than the block Arrow reads at a time, and its line breaks could be taken for ends of rows.
+    text = 'said "yes",\n' * 100_000
+    (tmp_path / "a.csv").write_text('n,s\n1,"' + text.replace('"', '""') + '"\n2,"a,b"\n3,\n')
+    source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA))
+    feed = feed_of(source, tmp_path)
+
+    assert feed.upto(9) == 3
+    assert read(feed, source, 0, 3) == [{"n": 1, "s": text}, {"n": 2, "s": "a,b"}, {"n": 3, "s": None}]
+
+
+def test_csv_columns_may_come_in_any_order_and_number(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("s,other,n\nx,9,1\n")
+    source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA))
+    feed = feed_of(source, tmp_path)
+    feed.upto(1)
+
+    assert read(feed, source, 0, 1) == [{"n": 1, "s": "x"}]
+
+
+def test_every_type_can_be_written_in_csv_and_json(tmp_path: Path) -> None:
+    schema = parse_schema("d double, m decimal(9,2), t timestamp, u timestamp_ntz, y date, b boolean")
+    values = {"d": "1.5", "m": "2.25", "y": "2024-02-29", "b": "true"}
+    values |= {"t": "2024-02-29T12:00:00.000001Z", "u": "2024-02-29T12:00:00"}
+    (tmp_path / "a.csv").write_text(",".join(values) + "\n" + ",".join(values.values()) + "\n")
+    (tmp_path / "a.json").write_text(
+        json.dumps({**values, "d": 1.5, "m": 2.25, "b": True}) + "\n" + json.dumps({"extra": 1}) + "\n"
+    )
+
+    found = {}
+    for name in ("a.csv", "a.json"):
+        source = source_of(rr.files(tmp_path / name, schema=schema))
+        feed = feed_of(source, tmp_path / name.replace(".", "-"))
+        rows = feed.upto(9)
+        columns = read_rows(feed.log.segments, 0, rows, source, schema.names, ()).columns
+        found[name] = pa.table(columns, schema).to_pylist()
+
+    assert found["a.json"] == [*found["a.csv"], dict.fromkeys(schema.names)]
+    assert str(found["a.csv"][0]["m"]) == "2.25"
+    assert found["a.csv"][0]["t"].isoformat() == "2024-02-29T12:00:00.000001+00:00"
+
+
+def test_a_position_column_gives_the_positions(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [5, 8, 9], "s": ["a", "b", "c"]}), tmp_path / "a.parquet")
+    source = source_of(rr.files(tmp_path), position="n")
+    feed = feed_of(source, tmp_path)
+    feed.upto(3)
+
+    assert read_rows(feed.log.segments, 1, 3, source, ["n"], ()).position.tolist() == [8, 9]
+
+
+def test_null_in_a_position_column_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [5, None], "s": ["a", "b"]}), tmp_path / "a.parquet")
+    source = source_of(rr.files(tmp_path), position="n")
+    feed = feed_of(source, tmp_path)
+    feed.upto(2)
+
+    with pytest.raises(RunError, match=r"source 'in' .* has null in its position column 'n'"):
+        read_rows(feed.log.segments, 0, 2, source, ["n"], ())
+
+
+def test_paths_do_not_depend_on_the_folder_a_process_starts_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.parquet", numbers(0, 3))
+    monkeypatch.chdir(tmp_path)
+    source = source_of(rr.files("*.parquet"))
+    feed = feed_of(source, tmp_path)
+    feed.upto(3)
+
+    monkeypatch.chdir(os.sep)
+
+    assert read(feed, source, 0, 3) == numbers(0, 3)
