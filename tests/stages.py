@@ -18,7 +18,8 @@ from riprap.graph.operators import Sink, Source
 from riprap.operators.arrival import Rows
 from riprap.runtime.packets import labels, pack, unpack
 from riprap.runtime.sinks import ResultReader
-from riprap.runtime.task import Site, run_task
+from riprap.runtime.site import Site
+from riprap.runtime.task import run_task
 from riprap.state.ledger import Ledger, Record
 from riprap.state.pages import PageStore
 
@@ -92,18 +93,19 @@ def run_batches(
     app: rr.Application,
     batches: Sequence[Tables],
     *,
+    sink: str = "out",
     buckets: int = 1,
     tasks: Sequence[int] = (),
     path: str = "direct",
 ) -> list[dict[str, Any]]:
-    """Run batches one after the other and return the rows that reached sink ``out``."""
+    """Run batches one after the other and return the rows that reached a sink."""
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(app, Path(folder), buckets=buckets, path=path)
         dealt = [*tasks, *[1] * len(batches)]
         return [
             row
             for tables, tasks in zip(batches, dealt, strict=False)
-            for row in stage.feed(tables, tasks=tasks)["out"]
+            for row in stage.feed(tables, tasks=tasks)[sink]
         ]
 
 

@@ -82,7 +82,7 @@ def killed_drivers(
     started = []
     for step in DRIVER_STEPS:
         work = root / step
-        jobs = [job(feed, work / "out", master="local[2,2]", runs=str(work / "runs"))]
+        jobs = [job(feed, work / "out", master="local[1]", runs=str(work / "runs"))]
         started.append(programs.start("find_bargains.py", work, jobs, crash_at=f"{step}:2"))
     for program in started:
         programs.finish(program, code=-signal.SIGKILL)

@@ -322,6 +322,19 @@ def test_a_column_of_another_type_is_cast_or_an_error(tmp_path: Path) -> None:
         read(feed, source, 0, 5)
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.int32()])
+def test_an_encoded_column_may_be_held_differently_from_file_to_file(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    pq.write_table(pa.table({"n": [0, 1], "s": ["1", None]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"n": [2, 3], "s": pa.array(["7", "1"]).cast(kind)}), tmp_path / "b.parquet")
+    source = source_of(rr.files(tmp_path))
+    feed = feed_of(source, tmp_path)
+    feed.upto(4)
+
+    assert [row["s"] for row in read(feed, source, 0, 4, ("s",))] == ["1", None, "7", "1"]
+
+
 def test_a_file_that_is_no_parquet_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 half")
     feed = feed_of(source_of(rr.files(tmp_path, schema=SCHEMA)), tmp_path)

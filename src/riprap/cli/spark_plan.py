@@ -16,7 +16,8 @@ def spark_plan(graph: Graph, plan: Plan, *, master: str | None) -> str:
     """Return Spark's plans of the query, from parsed to physical. This starts a session."""
     from riprap.runtime.query import answers_of
     from riprap.runtime.settings import Setting, save_setting
-    from riprap.runtime.task import Site, save_plan
+    from riprap.runtime.site import Site
+    from riprap.runtime.task import save_plan
     from riprap.state.ledger import Ledger
     from riprap.state.pages import PageStore
 

@@ -29,6 +29,8 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None =
     for what, value in (("buckets", buckets), ("tasks", tasks)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise GraphError(f"{what}= takes a whole number of at least 1, got {value!r}")
+    if path not in (None, "direct", "exchange"):
+        raise GraphError(f"path= is 'direct' or 'exchange', got {path!r}")
     refuse_policies(graph)
     check_ordering(graph)
     entries = find_key(graph)

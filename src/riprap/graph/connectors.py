@@ -218,18 +218,24 @@ def list_files(patterns: Sequence[str], format: FileFormat) -> list[str]:
     found: dict[str, None] = {}
     for pattern in patterns:
         if Path(pattern).is_dir():
-            # Spark and Arrow leave out names that start with '_' or '.': half-written and bookkeeping files.
-            names = sorted(
-                str(p)
-                for p in Path(pattern).rglob("*")
-                if p.is_file()
-                and _plain_ending(p.name).endswith(endings)
-                and not p.name.startswith(("_", "."))
-            )
+            names = [n for n in _in_folder(pattern) if _plain_ending(n).endswith(endings)]
         else:
-            names = sorted(glob.glob(pattern, recursive=True))
-        found.update(dict.fromkeys(names))
+            # Only a pattern that spells a hidden name out means it.
+            matches = glob.glob(pattern, recursive=True)
+            names = [n for n in matches if n == pattern or not _is_hidden(Path(n).name)]
+        found.update(dict.fromkeys(sorted(n for n in names if Path(n).is_file())))
     return list(found)
+
+
+def _in_folder(folder: str) -> Iterable[str]:
+    for path in Path(folder).rglob("*"):
+        if not any(_is_hidden(part) for part in path.relative_to(folder).parts):
+            yield str(path)
+
+
+def _is_hidden(name: str) -> bool:
+    # As for Spark and Arrow: half-written and bookkeeping files.
+    return name.startswith(("_", "."))
 
 
 def _plain_ending(name: str) -> str:
@@ -248,7 +254,7 @@ def _guess_format(patterns: Sequence[str]) -> FileFormat:
 
 
 def _folder_names(pattern: str) -> Iterable[str]:
-    return (_plain_ending(p.name) for p in Path(pattern).rglob("*")) if Path(pattern).is_dir() else ()
+    return map(_plain_ending, sorted(_in_folder(pattern))) if Path(pattern).is_dir() else ()
 
 
 def _schema_of_files(patterns: Sequence[str], format: FileFormat) -> pa.Schema:

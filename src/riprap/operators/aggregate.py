@@ -27,12 +27,6 @@ from riprap.state.windows import gather
 Ints = npt.NDArray[np.int64]
 
 
-class SumOverflow(EvaluationError):
-    """A sum left its type's range at a row of the batch."""
-
-    row: int
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """An argument's values along the history, and the windows to slide over them."""
@@ -169,9 +163,7 @@ def _check_digits(
     rows = np.flatnonzero(bad[history.place[out]])
     if len(rows):
         assert call.argument is not None
-        error = SumOverflow(f"{call.function}({call.argument.sql})", f"{type_name(call.type)} overflow")
-        error.row = int(out[rows[0]])
-        raise error
+        raise EvaluationError(f"{call.function}({call.argument.sql})", f"{type_name(call.type)} overflow")
     return bad
 
 

@@ -26,7 +26,8 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Meter
 from riprap.runtime.sinks import Publisher
-from riprap.runtime.task import Answer, Site
+from riprap.runtime.site import Site
+from riprap.runtime.task import Answer
 from riprap.state.ledger import Record
 
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
@@ -147,6 +148,4 @@ class BatchRunner:
                 continue
             record = ledger.get(number)
             keep |= record.pages() if recent else {o.page for outs in record.outputs.values() for o in outs}
-        self._site.results.collect(keep)
-        if "{" not in self._site.pages.folder:
-            self._site.pages.collect(keep)
+        self._site.collect(keep)

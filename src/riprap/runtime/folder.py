@@ -97,6 +97,11 @@ class RunFolder:
             for line in path.read_text().splitlines():
                 yield json.loads(line)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run has ended."""
+        return (self.path / "ended").exists()
+
     def end(self) -> None:
         """Mark the run as ended: it cannot be taken up again, and its pages may go."""
         (self.path / "ended").touch()

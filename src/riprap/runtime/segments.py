@@ -339,6 +339,9 @@ def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.C
 def _one_array(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     if not arrays:
         return normalise(pa.array([], kind))
+    if any(array.type != arrays[0].type for array in arrays):
+        # Files may differ in how they hold a column.
+        arrays = [normalise(array) for array in arrays]
     if len(arrays) == 1:
         array = arrays[0]
     elif pa.types.is_dictionary(arrays[0].type):

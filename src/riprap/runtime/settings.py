@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from riprap.errors import FormatError
-from riprap.runtime.task import Site
+from riprap.runtime.site import Site
 from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore
 

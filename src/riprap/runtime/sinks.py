@@ -226,12 +226,14 @@ def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    # Null is written as nothing and the empty string in quotes; "nan" and "NA" are values.
+    # Null is written as nothing (so an empty line is a row) and the empty string in quotes; "nan" and "NA" are values.
     options = pa.csv.ConvertOptions(
         column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
     )
     return pa.csv.read_csv(
-        path, convert_options=options, parse_options=pa.csv.ParseOptions(newlines_in_values=True)
+        path,
+        convert_options=options,
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
     )
 
 

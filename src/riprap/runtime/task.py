@@ -5,12 +5,10 @@ The answer is small: the names of the pages it left. Whether they count is the d
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial, reduce
 from pathlib import Path
 
@@ -25,30 +23,10 @@ from riprap.operators.arrival import Arrival, Rows, arrive, order_numbers
 from riprap.operators.chunk import Chunk
 from riprap.operators.stage import Activity, run_stage, slots_of
 from riprap.runtime.crash import reach
+from riprap.runtime.site import Site
 from riprap.state.hashing import buckets_of
-from riprap.state.ledger import Ledger, Manifest, Output, page_name
-from riprap.state.pages import PageStore
+from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.windows import merge, restrict, tuples_in
-
-EXECUTOR = "{executor}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Where a run keeps things: the ledger, state pages, and pages of results for the driver."""
-
-    ledger: Ledger
-    pages: PageStore
-    results: PageStore
-
-    def here(self) -> Site:
-        """Fill in this executor's own page folder, where the folder's name asks for one."""
-        if EXECUTOR not in self.pages.folder:
-            return self
-        identity = hashlib.sha1(os.environ.get("SPARK_EXECUTOR_DIRS", "driver").encode()).hexdigest()[:8]
-        folder = self.pages.folder.replace(EXECUTOR, identity)
-        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return replace(self, pages=replace(self.pages, folder=folder))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

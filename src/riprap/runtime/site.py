@@ -1,0 +1,73 @@
+"""Where a run keeps things: the ledger, state pages, and pages of results for the driver."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from riprap.errors import RunError
+from riprap.runtime.folder import RunFolder
+from riprap.state.ledger import Ledger
+from riprap.state.pages import Lease, PageStore, limit_for, page_root
+
+# In a page folder's name: every executor has a folder of its own, as executors on several hosts would.
+EXECUTOR = "{executor}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The places of one run; a small value that travels to every task."""
+
+    ledger: Ledger
+    pages: PageStore
+    results: PageStore
+
+    def here(self) -> Site:
+        """Fill in this executor's own page folder, where the folder's name asks for one."""
+        if EXECUTOR not in self.pages.folder:
+            return self
+        identity = hashlib.sha1(os.environ.get("SPARK_EXECUTOR_DIRS", "driver").encode()).hexdigest()[:8]
+        folder = self.pages.folder.replace(EXECUTOR, identity)
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return replace(self, pages=replace(self.pages, folder=folder))
+
+    def collect(self, keep: set[str]) -> None:
+        """Remove the pages not named, where the driver can see them."""
+        self.results.collect(keep)
+        if EXECUTOR not in self.pages.folder:
+            self.pages.collect(keep)
+
+    def remove(self) -> None:
+        """Remove all state pages, those of every executor of this host included."""
+        for folder in glob.glob(glob.escape(self.pages.folder).replace(EXECUTOR, "*")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def lay_out(
+    folder: RunFolder, pages: str | Path | None, page_limit: int | None, *, one_host: bool
+) -> tuple[Site, Lease]:
+    """Decide where a run keeps its ledger, state pages and results, and take hold of its page folder."""
+    if pages is None and not one_host:
+        raise RunError(
+            "on several hosts state pages need a folder that all of them share: give app.run(pages=...), and runs= "
+            "or folder= on shared storage too"
+        )
+    home = page_root() / folder.identity
+    limit = limit_for(page_root(), page_limit)
+    lease = Lease.take(home, folder.path)
+    # Absolute: executors do not start in the driver's folder.
+    state = Path(pages).absolute() / folder.identity if pages is not None else home / "state"
+    results = home / "results" if one_host else folder.path / "results"
+    for path in (state, results):
+        if EXECUTOR not in str(path):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    site = Site(
+        ledger=Ledger(str(folder.path / "ledger")),
+        pages=PageStore(str(state), limit),
+        results=PageStore(str(results), limit),
+    )
+    return site, lease
