@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -191,5 +192,10 @@ def test_a_missing_page_stops_the_run(
 
 def executors(driver: int) -> list[int]:
     """Return the processes of a driver's executors."""
-    children = psutil.Process(driver).children(recursive=True)
-    return [p.pid for p in children if any("CoarseGrainedExecutorBackend" in word for word in p.cmdline())]
+    found = []
+    for process in psutil.Process(driver).children(recursive=True):
+        # Spark's short-lived helpers may be gone by now.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                found.append(process.pid)
+    return found

@@ -61,8 +61,8 @@ def test_a_spark_file_stream_gives_the_same(
 
 
 def test_every_master_gives_the_same(programs: Programs, feed: Feed, runs: Path, tmp_path: Path) -> None:
-    masters = ["local[1]", "local[2]", "local-cluster[2,1,1024]"]
-    paths = ["direct", "exchange"]
+    cluster = "local-cluster[2,1,1024]"
+    runs_on = [("local[1]", "direct"), ("local[2]", "exchange"), (cluster, "direct"), (cluster, "exchange")]
     work = tmp_path / "work"
     # Relative paths mean the same to executors, which start in folders of their own.
     jobs = [
@@ -72,8 +72,7 @@ def test_every_master_gives_the_same(programs: Programs, feed: Feed, runs: Path,
             "roll_rows": 500,
             "options": {"master": master, "batch_rows": 7_919, "path": path, "runs": str(runs)},
         }
-        for master in masters
-        for path in paths
+        for master, path in runs_on
     ]
     programs.finish(programs.start("find_bargains.py", work, jobs))
     for job in jobs:
