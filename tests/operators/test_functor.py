@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.stages import cut, cuts, run_batches
 
 import riprap as rr
-from riprap.expressions import parse_schema
+from riprap.expressions import Scope, parse_condition, parse_schema
+from riprap.operators.functor import evaluate_condition
 
 SCHEMA = parse_schema("seq bigint, k string, a int, b int")
 ROWS = st.lists(
@@ -159,3 +160,16 @@ def test_errors_of_an_output_that_nobody_reads_do_not_stop_a_run() -> None:
     table = pa.Table.from_pylist([{"seq": 0, "k": "x", "a": 1, "b": 0}], SCHEMA)
 
     assert run_batches(app, [{"source": table}]) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    "text", ["s = 'a'", "s is null", "s <> 'a' or s is null", "length(s) > 1", "coalesce(s, 'a') = 'a'"]
+)
+@given(data=st.lists(st.sampled_from(["a", "bb", "", None]), max_size=20))
+def test_a_condition_over_a_dictionary_means_the_same(text: str, data: list[str | None]) -> None:
+    plain = pa.array(data, pa.string())
+    condition = parse_condition(text, Scope.of(pa.schema({"s": pa.string()})))
+
+    encoded = evaluate_condition(condition, {"s": plain.dictionary_encode()}, len(data))
+
+    assert encoded.to_pylist() == condition.evaluate({"s": plain}, len(data)).to_pylist()

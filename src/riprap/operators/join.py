@@ -121,9 +121,10 @@ def _pairs(left: Side, right: Side) -> Iterator[Pairs]:
     for part in np.split(np.arange(len(side)), np.flatnonzero(np.diff(cut)) + 1):
         if not len(part):
             continue
-        mine = np.repeat(row[part], length[part])
-        from_left = np.repeat(side[part] == 0, length[part])
-        match = ranges(start[part], length[part])
+        mine, from_left, match = row[part], side[part] == 0, start[part]
+        if length[part].max() > 1:
+            mine, from_left = np.repeat(mine, length[part]), np.repeat(from_left, length[part])
+            match = ranges(match, length[part])
         if not from_left.any():
             yield Pairs(match, right.place[mine], right.chunk.rank[mine], right.chunk.code[mine])
         elif from_left.all():

@@ -25,7 +25,8 @@ from riprap.graph.connectors import FromSpark
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
 from riprap.runtime import packets
-from riprap.runtime.segments import Feed, Segment, read_rows
+from riprap.runtime.reading import read_rows
+from riprap.runtime.segments import Feed, Segment
 from riprap.runtime.settings import Setting, load_setting
 from riprap.runtime.task import load_plan, run_task
 
@@ -171,12 +172,10 @@ def recorded(plan: Plan) -> list[Source]:
 
 
 def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> Rows:
-    """Read a source's rows, its key left dictionary-encoded where it is text."""
+    """Read the columns of a source that the stage needs."""
     source = plan.graph[name]
     assert isinstance(source, Source)
-    (entry,) = (e for e in plan.entries if e.name == name)
-    encoded = [k for k in entry.key if pa.types.is_string(source.schema.field(k).type)]
-    return read_rows(segments, start, end, source, sorted(plan.needed[name]), encoded)
+    return read_rows(segments, start, end, source, sorted(plan.needed[name]))
 
 
 def pace_start(folder: Path) -> float:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from riprap.errors import RunError
 from riprap.runtime.java import find_java
 
-# Each measured to matter (docs/decisions/0003-spark-settings.md). The two file-system classes save a fork of `chmod`
+# Each measured to matter (docs/decisions/0005-spark-settings.md). The two file-system classes save a fork of `chmod`
 # for every log Spark writes, some 70 ms a batch; they are only safe with the default state store, so they are set in
 # sessions that Riprap makes and never in a user's.
 _SETTINGS = {
@@ -21,6 +21,12 @@ _SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # Over TCP a task's short answer waits 40 ms for the other side's acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Workers keep the memory of a batch for the next one: to give it back and fault it in again costs more.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "4294967296",
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",

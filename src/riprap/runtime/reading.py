@@ -1,0 +1,142 @@
+"""Read rows of a recorded source by number, from the segments that hold them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from riprap.errors import RunError
+from riprap.expressions import normalise
+from riprap.graph.operators import Source
+from riprap.operators import arrival
+from riprap.runtime.segments import Segment, record_batches
+
+# A text column that Parquet stores in fewer bytes a value than this has few distinct values: it is read as those and
+# their numbers, which is quicker to decode, to select from and to compare.
+_ENCODED_BYTES = 4
+
+
+def read_rows(
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    source: Source,
+    columns: Sequence[str],
+) -> arrival.Rows:
+    """Read rows [start, end) of a source; text with few distinct values stays dictionary-encoded."""
+    parts: dict[str, list[pa.Array]] = {c: [] for c in columns}
+    for segment in segments:
+        low, high = max(start, segment.start) - segment.start, min(end, segment.end) - segment.start
+        if low >= high:
+            continue
+        read = _read_parquet if segment.kind == "parquet" else _read_arrow
+        try:
+            found = list(read(segment.path, low, high, tuple(columns)))
+            if sum(table.num_rows for table in found) != high - low:
+                raise EOFError(f"it has not the {segment.rows} rows it had")
+            for table in found:
+                for column in columns:
+                    parts[column].extend(_typed(table, column, source, segment).chunks)
+        except (OSError, EOFError, KeyError, pa.ArrowInvalid) as error:
+            raise RunError(
+                f"source '{source.name}' ({source.location}) cannot read {segment.path}, which it saw before: {error}. "
+                "Put the file back as it was"
+            ) from error
+    whole = {c: _one_array(arrays, source.schema.field(c).type) for c, arrays in parts.items()}
+    position = np.arange(start, end)
+    if source.position is not None:
+        position = _positions(whole[source.position], source)
+    return arrival.Rows(whole, position)
+
+
+def _positions(column: pa.Array, source: Source) -> arrival.Ints:
+    if column.null_count:
+        raise RunError(
+            f"source '{source.name}' ({source.location}) has null in its position column '{source.position}'"
+        )
+    positions: arrival.Ints = column.cast(pa.int64()).to_numpy()
+    return positions
+
+
+def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.ChunkedArray:
+    column, wanted = table.column(name), source.schema.field(name).type
+    if column.type == wanted or pa.types.is_dictionary(column.type):
+        return column
+    try:
+        return column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RunError(
+            f"source '{source.name}' ({source.location}): {segment.path} has '{name}' as {column.type}, "
+            f"not {wanted}: {error}"
+        ) from error
+
+
+def _one_array(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not arrays:
+        return normalise(pa.array([], kind))
+    if any(array.type != arrays[0].type for array in arrays):
+        # Files may differ in how they hold a column.
+        arrays = [normalise(array) for array in arrays]
+    if len(arrays) == 1:
+        array = arrays[0]
+    elif pa.types.is_dictionary(arrays[0].type):
+        array = pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    else:
+        array = pa.concat_arrays(arrays)
+    return array if pa.types.is_dictionary(array.type) else normalise(array)
+
+
+def _read_parquet(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    """Read rows of a Parquet file: whole row groups in one go, the ends through a small cache."""
+    file = _open_parquet(path)
+    first = 0
+    whole: list[int] = []
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if low <= first and first + rows <= high:
+            whole.append(group)
+        elif first < high and low < first + rows:
+            if whole:
+                yield file.read_row_groups(whole, list(columns), use_threads=False)
+                whole = []
+            begin = max(low - first, 0)
+            yield _row_group(path, group, columns).slice(begin, min(high - first, rows) - begin)
+        first += rows
+    if whole:
+        yield file.read_row_groups(whole, list(columns), use_threads=False)
+
+
+@functools.lru_cache(maxsize=8)
+def _open_parquet(path: str) -> pq.ParquetFile:
+    metadata = pq.read_metadata(path)
+    return pq.ParquetFile(path, read_dictionary=_encoded(metadata), metadata=metadata, memory_map=True)
+
+
+def _encoded(metadata: pq.FileMetaData) -> list[str]:
+    """Return the text columns worth reading as a dictionary, judged by the first row group."""
+    if not metadata.num_row_groups:
+        return []
+    group = metadata.row_group(0)
+    columns = (group.column(i) for i in range(group.num_columns))
+    return [
+        c.path_in_schema
+        for c in columns
+        if c.physical_type == "BYTE_ARRAY" and c.total_uncompressed_size < _ENCODED_BYTES * c.num_values
+    ]
+
+
+# A batch smaller than a row group takes several turns at it: the worker keeps the group it is in decoded.
+@functools.lru_cache(maxsize=2)
+def _row_group(path: str, group: int, columns: tuple[str, ...]) -> pa.Table:
+    return _open_parquet(path).read_row_group(group, list(columns), use_threads=False)
+
+
+def _read_arrow(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    with pa.memory_map(path) as mapped:
+        table = pa.Table.from_batches(list(record_batches(pa.ipc.open_file(mapped)))).select(list(columns))
+    yield table.slice(low, high - low)
