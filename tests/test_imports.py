@@ -19,6 +19,7 @@ LAYERS = (
     "errors",
     "expressions",
     "graph",
+    "drawing",
     "state",
     "operators",
     "compiler",

@@ -24,8 +24,7 @@ from riprap.errors import (
     RiprapError,
     RunError,
 )
-from riprap.graph import Application, Graph, Stream
-from riprap.graph.application import load
+from riprap.graph import Application, Graph, Stream, load
 from riprap.graph.connectors import (
     callback,
     csv,

@@ -162,9 +162,10 @@ def test_errors_of_an_output_that_nobody_reads_do_not_stop_a_run() -> None:
     assert run_batches(app, [{"source": table}]) == [{"a": 1}]
 
 
-@pytest.mark.parametrize(
-    "text", ["s = 'a'", "s is null", "s <> 'a' or s is null", "length(s) > 1", "coalesce(s, 'a') = 'a'"]
-)
+CONDITIONS = ["s = 'a'", "s is null", "s <> 'a' or s is null", "length(s) > 1", "coalesce(s, 'a') = 'a'"]
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
 @given(data=st.lists(st.sampled_from(["a", "bb", "", None]), max_size=20))
 def test_a_condition_over_a_dictionary_means_the_same(text: str, data: list[str | None]) -> None:
     plain = pa.array(data, pa.string())

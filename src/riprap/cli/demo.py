@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     from riprap.cli.explain import print_graph
     from riprap.cli.following import follow
     from riprap.cli.summary import print_summary
-    from riprap.graph.drawing import draw_svg
+    from riprap.drawing import draw_svg
 
     home: Path = arguments.out
     if home.exists() and not home.is_dir():

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Show the application."""
-    from riprap.graph.drawing import draw_svg
+    from riprap.drawing import draw_svg
 
     graph = application_of(arguments, needs_feed=False).graph()
     tasks = arguments.parallelism or os.cpu_count() or 1
@@ -90,7 +90,7 @@ def as_json(graph: Graph, plan: Plan, spark: str | None) -> dict[str, Any]:
 
 def print_graph(graph: Graph, screen: Screen) -> None:
     """Draw the graph, as wide as the terminal allows."""
-    from riprap.graph.drawing import draw_text
+    from riprap.drawing import draw_text
 
     drawing = draw_text(graph, width=screen.out.width, colour=screen.out.color_system is not None)
     screen.out.print(Text.from_ansi(drawing), no_wrap=True, crop=False)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,29 +20,17 @@ from riprap.expressions import (
     parse_select,
     type_name,
 )
+from riprap.graph.checks import NAME, Here, has
 from riprap.graph.connectors import FromSpark, SinkConnector, SourceConnector
 from riprap.graph.graph import Graph
 from riprap.graph.location import Location
 from riprap.graph.operators import Aggregate, Functor, Join, Operator, Sink, Source
-from riprap.graph.policies import Checkpoint, Consistent, Eventual, Policy
+from riprap.graph.policies import Consistent, Policy
+from riprap.graph.stream import Stream
 from riprap.graph.windows import Every, SlidingWindow, every
 
 if TYPE_CHECKING:
     from riprap.runtime.run import Run
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """What an operator puts out: its name and schema. Give it to the operators that read it."""
-
-    name: str
-    schema: pa.Schema
-    application: Application
-
-    def __str__(self) -> str:
-        return f"stream '{self.name}' ({', '.join(f'{f.name} {type_name(f.type)}' for f in self.schema)})"
 
 
 class Application:
@@ -61,7 +46,7 @@ class Application:
     """
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise GraphError(f"an application's name is letters, digits and '_', got {name!r}")
         self.name = name
         self._operators: dict[str, Operator] = {}
@@ -81,7 +66,7 @@ class Application:
     def function(self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType) -> None:
         """Register a function over Arrow arrays for use in the expressions of operators added after it."""
         location = Location.of_caller()
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise GraphError(f"function at {location}: a name is letters, digits and '_', got {name!r}")
         if name.lower() in self._functions:
             raise GraphError(f"function '{name}' ({location}): there is a function of that name already")
@@ -106,22 +91,22 @@ class Application:
         without it files and rows count their tuples, and a Spark DataFrame is taken to be unordered.
         ``ordering`` names a column by which tuples of several sources interleave.
         """
-        here = _Here("Source", name, self)
+        here = Here("Source", name, self)
         with here:
             schema = pa.schema([pa.field(f.name, check_type(f.type, f.name)) for f in connector.schema])
         for column, what in ((position, "position"), (ordering, "ordering")):
             if column is not None and column not in schema.names:
-                raise here.error(f"{what}= names column '{column}', which does not exist", _has(schema))
+                raise here.error(f"{what}= names column '{column}', which does not exist", has(schema))
         if position is not None and not pa.types.is_signed_integer(schema.field(position).type):
             got = type_name(schema.field(position).type)
             raise here.error(
-                f"position= must name a column of whole numbers, '{position}' is {got}", _has(schema)
+                f"position= must name a column of whole numbers, '{position}' is {got}", has(schema)
             )
         if ordering is not None and not _orders(schema.field(ordering).type):
             got = type_name(schema.field(ordering).type)
             raise here.error(
                 f"ordering= must name a column of whole numbers, dates or timestamps, '{ordering}' is {got}",
-                _has(schema),
+                has(schema),
             )
         if isinstance(protect, Consistent) and isinstance(connector, FromSpark) and position is None:
             raise here.error(
@@ -152,7 +137,7 @@ class Application:
         protect: Policy | None = None,
     ) -> Stream:
         """Add a filter (``where``), a projection or computed columns (``select``), or both."""
-        here = _Here("Functor", name, self, stream)
+        here = Here("Functor", name, self, stream)
         if where is None and select is None:
             raise here.error("it does nothing", "Give it where=, select= or both")
         scope = Scope.of(stream.schema)
@@ -184,7 +169,7 @@ class Application:
         protect: Policy | None = None,
     ) -> Stream:
         """Add an aggregate over the newest tuples of each key; the key's columns come first in its output."""
-        here = _Here("Aggregate", name, self, stream)
+        here = Here("Aggregate", name, self, stream)
         keys = here.keys(by, stream)
         if not isinstance(window, SlidingWindow):
             raise here.error(f"window= takes a window, got {window!r}", "Write rr.sliding(tuples=...)")
@@ -228,7 +213,7 @@ class Application:
         protect: Policy | None = None,
     ) -> Stream:
         """Add a join of two streams: each tuple meets the other port's window of the same key."""
-        here = _Here("Join", name, self, left, right)
+        here = Here("Join", name, self, left, right)
         keys = here.keys(by, left, right)
         if not keys:
             raise here.error("a join needs a key", "Give it by=, a column that both streams have")
@@ -272,7 +257,7 @@ class Application:
         self, name: str, stream: Stream, connector: SinkConnector, *, protect: Policy | None = None
     ) -> None:
         """Add a sink."""
-        here = _Here("Sink", name, self, stream)
+        here = Here("Sink", name, self, stream)
         here.policy(protect, stateful=False)
         self._add(
             Sink(
@@ -290,103 +275,9 @@ class Application:
         return Stream(operator.name, operator.schema, self)
 
 
-class _Here:
-    """The operator being added: checks what all kinds share, and gives every problem its name and line."""
-
-    def __init__(self, kind: str, name: str, application: Application, *streams: Stream) -> None:
-        self.kind = kind
-        self.name = name
-        self.location = Location.of_caller()
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise self.error(
-                f"its name is {name!r}", "Names are letters, digits and '_', starting with a letter"
-            )
-        taken = application._operators.get(name)
-        if taken is not None:
-            raise self.error(
-                f"the name is taken by {taken.kind} at {taken.location}",
-                "Names are the checkpoint's key and the report's: give each operator its own",
-            )
-        for stream in streams:
-            if not isinstance(stream, Stream):
-                raise self.error(
-                    f"it reads {stream!r}", "Give it the stream that app.source(...) and others return"
-                )
-            if stream.application is not application:
-                raise self.error(
-                    f"it reads {stream} of application '{stream.application.name}'",
-                    f"There are here: {', '.join(application._operators) or 'none yet'}",
-                )
-
-    def error(self, problem: str, do: str) -> GraphError:
-        line = f"\n    {self.location.code}" if self.location.code else ""
-        return GraphError(f"{self.kind} '{self.name}' ({self.location}): {problem}. {do}{line}")
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ExpressionError):
-            raise GraphError(f"{self.kind} '{self.name}' ({self.location}): {error}") from error
-
-    def keys(self, by: str | Sequence[str], *streams: Stream) -> tuple[str, ...]:
-        keys = (by,) if isinstance(by, str) else tuple(by)
-        if len(set(keys)) != len(keys):
-            raise self.error(f"by={by!r} names a column twice", "Name each once")
-        for key in keys:
-            for stream in streams:
-                if key not in stream.schema.names:
-                    raise self.error(
-                        f"by= names column '{key}', which {stream.name} lacks", _has(stream.schema)
-                    )
-            kinds = [s.schema.field(key).type for s in streams]
-            if any(kind != kinds[0] for kind in kinds):
-                raise self.error(
-                    f"the key '{key}' is {' and '.join(type_name(k) for k in kinds)}",
-                    "Cast one side to the other",
-                )
-        return keys
-
-    def policy(self, protect: Policy | None, *, stateful: bool) -> None:
-        if protect is None:
-            return
-        if not isinstance(protect, Checkpoint | Consistent | Eventual):
-            raise self.error(
-                f"protect={protect!r} is not a policy", "Write rr.checkpoint(every='10s') or another"
-            )
-        if isinstance(protect, Checkpoint | Eventual) and not stateful:
-            kind = type(protect).__name__.lower()
-            raise self.error(
-                f"protect=rr.{kind}(...) saves state, and a {self.kind.lower()} has none",
-                "Move the policy to a stateful operator, or leave it out",
-            )
-
-
 def _schema_of(named: Sequence[Named]) -> pa.Schema:
     return pa.schema([pa.field(n.name, n.expression.type) for n in named])
 
 
 def _orders(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
-def _has(schema: pa.Schema) -> str:
-    return f"It has: {', '.join(schema.names)}"
-
-
-def load(path: str | Path) -> Application:
-    """Load the application that ``file.py:name`` names."""
-    import runpy
-
-    file, _, name = str(path).rpartition(":")
-    if not file:
-        raise GraphError(f"'{path}' names no application: write file.py:name")
-    if not Path(file).is_file():
-        raise GraphError(f"'{file}' does not exist (asked for '{path}')")
-    found = runpy.run_path(file, run_name="riprap_application")
-    value = found.get(name)
-    if callable(value) and not isinstance(value, Application):
-        value = value()
-    if not isinstance(value, Application):
-        there = [n for n, v in found.items() if isinstance(v, Application)]
-        raise GraphError(f"'{file}' has no application '{name}'; it has: {', '.join(there) or 'none'}")
-    return value

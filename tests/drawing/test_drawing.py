@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from riprap.drawing import draw_svg, draw_text
+from riprap.drawing.layout import crossings, lay_out
+from riprap.drawing.routing import Wire, route
+from riprap.drawing.scene import compose
 from riprap.graph import Application, Graph, Stream
 from riprap.graph.connectors import memory, rows
-from riprap.graph.drawing import draw_svg, draw_text
-from riprap.graph.layout import crossings, lay_out
 from riprap.graph.operators import Source
-from riprap.graph.routing import Wire, route
-from riprap.graph.scene import compose
 from riprap.graph.windows import sliding
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

@@ -6,9 +6,9 @@ import re
 from itertools import pairwise
 from xml.etree import ElementTree as xml
 
+from riprap.drawing.labels import shorten, shorten_name, window_label
+from riprap.drawing.scene import DETAIL_LIMIT, NAME_LIMIT, Box, Curve, compose, detail_of
 from riprap.graph.graph import Graph
-from riprap.graph.labels import shorten, shorten_name, window_label
-from riprap.graph.scene import DETAIL_LIMIT, NAME_LIMIT, Box, Curve, compose, detail_of
 
 # Fill and border. Boxes bring their own light ground and dark text; what lies outside them is a grey that
 # stands out from white as well as from black.

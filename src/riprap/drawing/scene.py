@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from riprap.drawing.labels import shorten, shorten_name, window_label
+from riprap.drawing.layout import Edge, Layout, Slot, lay_out
 from riprap.graph.graph import Graph
-from riprap.graph.labels import shorten, shorten_name, window_label
-from riprap.graph.layout import Edge, Layout, Slot, lay_out
 from riprap.graph.operators import Operator
 
 NAME_LIMIT, DETAIL_LIMIT = 22, 26

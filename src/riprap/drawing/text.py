@@ -1,4 +1,4 @@
-"""Draw a graph in the terminal, as boxes and arrows; :mod:`riprap.graph.svg` draws it for a page.
+"""Draw a graph in the terminal, as boxes and arrows; :mod:`riprap.drawing.svg` draws it for a page.
 
     ╭ Source ╮    ╔ Aggregate ╗    ╭ Sink ╮
     │ words  ├───►║ counts    ╟───►│ out  │
@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from riprap.graph.canvas import Canvas
+from riprap.drawing.canvas import Canvas
+from riprap.drawing.labels import shorten, shorten_name, window_label
+from riprap.drawing.layout import Layout, Slot, lay_out
+from riprap.drawing.routing import Wire, route
 from riprap.graph.graph import Graph
-from riprap.graph.labels import shorten, shorten_name, window_label
-from riprap.graph.layout import Layout, Slot, lay_out
 from riprap.graph.operators import Operator
-from riprap.graph.routing import Wire, route
-from riprap.graph.svg import draw_svg
-
-__all__ = ["draw_svg", "draw_text"]
 
 _LEGEND = "Doubled boxes keep state."
 _SINGLE = "╭─╮│╰╯├┬"  # corners and sides, then where a line leaves to the right and downwards

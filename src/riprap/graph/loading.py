@@ -1,0 +1,26 @@
+"""Find the application that ``file.py:name`` names."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from riprap.errors import GraphError
+from riprap.graph.application import Application
+
+
+def load(path: str | Path) -> Application:
+    """Load the application that ``file.py:name`` names."""
+    file, _, name = str(path).rpartition(":")
+    if not file:
+        raise GraphError(f"'{path}' names no application: write file.py:name")
+    if not Path(file).is_file():
+        raise GraphError(f"'{file}' does not exist (asked for '{path}')")
+    found = runpy.run_path(file, run_name="riprap_application")
+    value = found.get(name)
+    if callable(value) and not isinstance(value, Application):
+        value = value()
+    if not isinstance(value, Application):
+        there = [n for n, v in found.items() if isinstance(v, Application)]
+        raise GraphError(f"'{file}' has no application '{name}'; it has: {', '.join(there) or 'none'}")
+    return value

@@ -1,0 +1,25 @@
+"""What an operator puts out, as the value that other operators are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from riprap.expressions import type_name
+
+if TYPE_CHECKING:
+    from riprap.graph.application import Application
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What an operator puts out: its name and schema. Give it to the operators that read it."""
+
+    name: str
+    schema: pa.Schema
+    application: Application
+
+    def __str__(self) -> str:
+        return f"stream '{self.name}' ({', '.join(f'{f.name} {type_name(f.type)}' for f in self.schema)})"
