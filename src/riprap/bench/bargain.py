@@ -65,10 +65,10 @@ FULL = Plan(
         100_000: {"riprap": 6_000_000, "by_key": 800_000, "by_bucket": 2_400_000, "numba": 6_000_000},
         500_000: {"riprap": 16_000_000, "by_key": 4_000_000, "by_bucket": 8_000_000, "numba": 16_000_000},
     },
-    repetitions=3,
+    repetitions=2,
     warm_up=WarmUp(batches=2, seconds=6.0),
     scaling=(1_000_000, 4_000_000, 16_000_000),
-    scaling_repetitions=3,
+    scaling_repetitions=1,
     latency_events=30 * RATE,
 )
 QUICK = Plan(
