@@ -40,7 +40,7 @@ class Stage:
         )
         for store in (self._site.pages, self._site.results):
             Path(store.folder).mkdir()
-        self._site.ledger.begin()
+        self._site.ledger.begin(self.plan.buckets)
         self.record = self._site.ledger.get(-1)
         self._read = dict.fromkeys((e.name for e in self.plan.entries), 0)
 

@@ -27,7 +27,7 @@ RECORD = Record(
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     made = Ledger(str(tmp_path / "ledger"))
-    made.begin()
+    made.begin(8)
     return made
 
 
@@ -43,10 +43,10 @@ def test_a_record_names_its_pages() -> None:
 
 
 def test_an_epoch_begins_once(ledger: Ledger) -> None:
-    assert ledger.get(-1) == Record(epoch=0, batch=-1)
+    assert ledger.get(-1) == Record(epoch=0, batch=-1, manifests=(Manifest((0, 8), {}),))
     ledger.write(Record(epoch=0, batch=-1, sources={"kept": (0, 1)}))
 
-    ledger.begin()
+    ledger.begin(8)
 
     assert ledger.get(-1).sources == {"kept": (0, 1)}
 
@@ -54,7 +54,7 @@ def test_an_epoch_begins_once(ledger: Ledger) -> None:
 def test_epochs_do_not_see_each_other(ledger: Ledger) -> None:
     ledger.write(RECORD)
     second = Ledger(ledger.folder, epoch=1)
-    second.begin()
+    second.begin(8)
 
     assert second.batches() == [-1]
     assert second.find(12) is None

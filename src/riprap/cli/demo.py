@@ -64,7 +64,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     _prepare_feed(feed, arguments.events, arguments.seed, screen)
     graph = built_in.make(feed, rr.parquet(bargains, overwrite=True)).graph()
     drawing.write_text(draw_svg(graph, title="Bargain Discovery"))
-    summary = follow(graph, screen, master=None, runs=home / "runs", batch_rows=_BATCH_ROWS)
+    notes = {"feed_events": arguments.events, "feed_seed": arguments.seed}
+    summary = follow(graph, screen, master=None, runs=home / "runs", batch_rows=_BATCH_ROWS, notes=notes)
     best = _best(bargains, graph["Sink"].schema)
     if screen.json:
         screen.print_json({**summary.to_json(), "feed": str(feed.absolute()), "best": best.to_pylist()})

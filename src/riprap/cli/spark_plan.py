@@ -33,6 +33,7 @@ def spark_plan(graph: Graph, plan: Plan, *, master: str | None) -> str:
             plan=str(folder / "plan.pickle"),
             sources=str(folder / "sources"),
             site=site,
+            start=0,
             batch_rows=1,
             finite=True,
             rates={},

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from riprap.compiler.passes import (
     check_ordering,
     choose_path,
+    describe_state,
     find_key,
     prune_columns,
     refuse_policies,
@@ -18,13 +19,14 @@ from riprap.graph.connectors import FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator, Sink, Source
 
-__all__ = ["Plan", "compile_graph", "explain"]
+__all__ = ["Plan", "compile_graph", "describe_state", "explain"]
 
 
 def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None = None) -> Plan:
     """Compile a graph for a number of key buckets and parallel tasks.
 
-    The whole graph is fused into one processing element, fed as ``choose_path`` says unless ``path`` does.
+    There are never more tasks than buckets. The whole graph is fused into one processing element, fed as
+    ``choose_path`` says unless ``path`` does.
     """
     for what, value in (("buckets", buckets), ("tasks", tasks)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -53,8 +55,8 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None =
         entries=entries,
         needed={**needed, **reads},
         path=path or chosen,
-        buckets=1 if one_bucket else max(buckets, tasks),
-        tasks=1 if one_bucket else tasks,
+        buckets=1 if one_bucket else buckets,
+        tasks=1 if one_bucket else min(tasks, buckets),
     )
 
 

@@ -113,6 +113,27 @@ def choose_path(graph: Graph) -> Path:
     return "exchange" if spark else "direct"
 
 
+def describe_state(graph: Graph) -> dict[str, str]:
+    """Say what every stateful operator keeps: state is only read back by an operator that says the same."""
+    described = {}
+    for operator in graph:
+        if isinstance(operator, Aggregate):
+            arguments = [c.argument for c in operator.aggregation.calls if c.argument is not None]
+            kept = ", ".join(dict.fromkeys(f"{a.sql} {a.type}" for a in arguments))
+            described[operator.name] = (
+                f"{operator.window} by {', '.join(operator.by)}, {operator.emit}: {kept}"
+            )
+        elif isinstance(operator, Join):
+            ports = []
+            for port, stream in enumerate(operator.inputs):
+                schema = graph[stream].schema
+                columns = sorted(columns_of_port(operator, port))
+                kept = ", ".join(f"{c} {schema.field(c).type}" for c in columns)
+                ports.append(f"{operator.windows[port]} of {kept}")
+            described[operator.name] = f"by {', '.join(operator.by)}: {'; '.join(ports)}"
+    return described
+
+
 def check_ordering(graph: Graph) -> None:
     """Check that several sources interleave by one rule."""
     sources = graph.of_kind(Source)

@@ -175,7 +175,11 @@ def from_spark(build: Callable[[Any], Any], *, schema: str | pa.Schema) -> FromS
 def parquet(
     path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
 ) -> FileSink:
-    """Write Parquet files. Small batches are gathered until ``roll_rows`` rows or ``roll`` seconds."""
+    """Write Parquet files.
+
+    Small batches are gathered until there are ``roll_rows`` rows, or until a batch comes ``roll`` seconds after the
+    first; the end of the run publishes the rest. ``roll=0`` makes every batch a file.
+    """
     return _file_sink(path, "parquet", roll_rows, roll, overwrite)
 
 

@@ -58,7 +58,8 @@ class BatchRunner:
         self._closed = False
         self.refused = False
         self.failure: BaseException | None = None
-        self.last: Record | None = None
+        on_record = [batch for batch in site.ledger.batches() if batch >= 0]
+        self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
 
     def __call__(self, answers: Any, batch: int) -> None:
         with self._at_hand:

@@ -1,9 +1,10 @@
 """A run's folder: settings, versions, events and metrics, for people and for later commands.
 
 <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
-    run.json         command line, options, versions, seed
+    run.json         command line, options, notes (such as the seed of the feed), versions
     setting-0.json   what the run's processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
-    events.jsonl     started, resumed, batch, failed, ended
+    state.json       how state is cut up: buckets, and the columns of every stateful operator
+    events.jsonl     started, resumed, failed, interrupted, ended
     metrics.jsonl    one line a batch: per operator tuples in and out, seconds, state; latency
     ledger/ spark/ sources/
     ended            exists once the run has ended
@@ -63,7 +64,9 @@ class RunFolder:
     def identity(self) -> str:
         return f"{self.path.parent.name}-{self.path.name}"
 
-    def describe(self, application: str, options: Mapping[str, Any], session: Any) -> None:
+    def describe(
+        self, application: str, options: Mapping[str, Any], notes: Mapping[str, Any], session: Any
+    ) -> None:
         """Write down what is run, how, and with which versions."""
         libraries = ("riprap", "pyspark", "pyarrow", "numpy", "numba", "pandas", "sqlglot")
         about = {
@@ -73,6 +76,7 @@ class RunFolder:
             "options": {
                 k: v if isinstance(v, str | int | float | bool | None) else str(v) for k, v in options.items()
             },
+            "notes": dict(notes),
             "master": session.sparkContext.master,
             "python": platform.python_version(),
             "java": session._jvm.System.getProperty("java.version"),
@@ -96,6 +100,30 @@ class RunFolder:
         if path.exists():
             for line in path.read_text().splitlines():
                 yield json.loads(line)
+
+    def state_layout(self) -> dict[str, Any] | None:
+        """Return how the run's state is cut up, None before it is."""
+        path = self.path / "state.json"
+        layout: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return layout
+
+    def keep_state_layout(self, layout: Mapping[str, Any]) -> None:
+        """Write down how state is cut up; refuse another way than the run began with, for it would be misread."""
+        known = self.state_layout()
+        if known is not None and known["buckets"] != layout["buckets"]:
+            raise RunError(
+                f"the run in {self.path} has {known['buckets']} buckets, not {layout['buckets']}: the number is fixed "
+                f"for the life of the state. Give buckets={known['buckets']}, or none"
+            )
+        before, now = (known or layout)["operators"], layout["operators"]
+        changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+        if changed:
+            raise RunError(
+                f"the run in {self.path} has state of {', '.join(changed)} that this application would misread: "
+                f"{before.get(changed[0], 'nothing')} there, {now.get(changed[0], 'nothing')} here. Take it up with "
+                "the application it was started with, or start a new run"
+            )
+        (self.path / "state.json").write_text(json.dumps(layout))
 
     @property
     def ended(self) -> bool:

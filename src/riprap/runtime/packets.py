@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.compiler import Plan
+from riprap.expressions import normalise
 from riprap.operators.arrival import Rows
 from riprap.runtime.task import bucket_tasks
 from riprap.state.keys import encode_keys
@@ -62,6 +63,7 @@ def unpack(plan: Plan, packets: Iterable[pa.RecordBatch]) -> dict[str, Rows]:
     for batch in packets:
         for source, payload in zip(batch.column("source").to_pylist(), batch.column("payload"), strict=True):
             parts.setdefault(source, []).append(_from_bytes(payload.as_buffer()))
+    parts = {source: _alike(batches) for source, batches in parts.items()}
     found = {}
     for number, entry in enumerate(plan.entries):
         if number in parts:
@@ -74,6 +76,16 @@ def unpack(plan: Plan, packets: Iterable[pa.RecordBatch]) -> dict[str, Rows]:
             columns = {c: pa.array([], schema.field(c).type) for c in sorted(plan.needed[entry.name])}
             found[entry.name] = Rows(columns, np.empty(0, np.int64))
     return found
+
+
+def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Decode dictionaries where packets differ in which columns have them, as files may."""
+    if all(batch.schema == batches[0].schema for batch in batches):
+        return batches
+    return [
+        pa.RecordBatch.from_arrays([normalise(column) for column in batch.columns], batch.schema.names)
+        for batch in batches
+    ]
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -130,7 +130,7 @@ class Compute:
         began = time.perf_counter()
         rows = packets.unpack(plan, batches)
         seconds = time.perf_counter() - began
-        batch, attempt = batch_and_attempt()
+        batch, attempt = batch_and_attempt(setting.start)
         task = context.partitionId()
         answer = run_task(
             plan, setting.site, batch=batch, task=task, attempt=attempt, rows=rows, read_seconds=seconds

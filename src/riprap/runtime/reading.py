@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -64,7 +65,7 @@ def _positions(column: pa.Array, source: Source) -> arrival.Ints:
 
 def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.ChunkedArray:
     column, wanted = table.column(name), source.schema.field(name).type
-    if column.type == wanted or pa.types.is_dictionary(column.type):
+    if wanted in (column.type, getattr(column.type, "value_type", None)):
         return column
     try:
         return column.cast(wanted)
@@ -93,7 +94,8 @@ def _one_array(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 def _read_parquet(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """Read rows of a Parquet file: whole row groups in one go, the ends through a small cache."""
-    file = _open_parquet(path)
+    version = _version(path)
+    file = _open_parquet(path, version)
     first = 0
     whole: list[int] = []
     for group in range(file.num_row_groups):
@@ -105,14 +107,20 @@ def _read_parquet(path: str, low: int, high: int, columns: tuple[str, ...]) -> I
                 yield file.read_row_groups(whole, list(columns), use_threads=False)
                 whole = []
             begin = max(low - first, 0)
-            yield _row_group(path, group, columns).slice(begin, min(high - first, rows) - begin)
+            yield _row_group(path, version, group, columns).slice(begin, min(high - first, rows) - begin)
         first += rows
     if whole:
         yield file.read_row_groups(whole, list(columns), use_threads=False)
 
 
+def _version(path: str) -> tuple[int, ...]:
+    """Tell a file from another that has taken its place: a worker may outlive the run that read the first."""
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 @functools.lru_cache(maxsize=8)
-def _open_parquet(path: str) -> pq.ParquetFile:
+def _open_parquet(path: str, version: tuple[int, ...]) -> pq.ParquetFile:
     metadata = pq.read_metadata(path)
     return pq.ParquetFile(path, read_dictionary=_encoded(metadata), metadata=metadata, memory_map=True)
 
@@ -132,8 +140,8 @@ def _encoded(metadata: pq.FileMetaData) -> list[str]:
 
 # A batch smaller than a row group takes several turns at it: the worker keeps the group it is in decoded.
 @functools.lru_cache(maxsize=2)
-def _row_group(path: str, group: int, columns: tuple[str, ...]) -> pa.Table:
-    return _open_parquet(path).read_row_group(group, list(columns), use_threads=False)
+def _row_group(path: str, version: tuple[int, ...], group: int, columns: tuple[str, ...]) -> pa.Table:
+    return _open_parquet(path, version).read_row_group(group, list(columns), use_threads=False)
 
 
 def _read_arrow(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:

@@ -41,13 +41,13 @@ def answer_batch(task: int, answer: bytes) -> pa.RecordBatch:
     )
 
 
-def batch_and_attempt() -> tuple[int, str]:
-    """Return the batch this task computes, and a name no other attempt at it has."""
+def batch_and_attempt(start: int) -> tuple[int, str]:
+    """Return the batch this task computes, and a name no other attempt has, of this start of the run or another."""
     context = TaskContext.get()
     assert context is not None
     batch = context.getLocalProperty("streaming.sql.batchId")
     assert batch is not None, "a stage runs only inside a streaming query"
-    return int(batch), f"{context.partitionId()}.{context.taskAttemptId()}"
+    return int(batch), f"{start}.{context.partitionId()}.{context.taskAttemptId()}"
 
 
 @dataclass
@@ -149,7 +149,7 @@ class RecordedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = {name: read_source(plan, name, *piece) for name, piece in partition.sources.items()}
         seconds = time.perf_counter() - began
         if plan.path == "direct":
-            batch, attempt = batch_and_attempt()
+            batch, attempt = batch_and_attempt(setting.start)
             answer = run_task(
                 plan,
                 setting.site,

@@ -67,6 +67,7 @@ class Run:
         self._began = clock()
         self._halted = False
         self._error: BaseException | None = None
+        self._told = False
         self._over = False
 
     @property
@@ -103,14 +104,21 @@ class Run:
         return True
 
     def stop(self) -> None:
-        """End the run: finish the batch at hand, publish everything, let go of the state."""
+        """End the run: finish the batch at hand, publish everything, let go of the state.
+
+        Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
+        """
         if self._over:
             return
-        self._halt()
-        failed = self._failure() is not None
-        if not failed:
-            self._flush()
-        self._close(ended=not failed)
+        ended = False
+        try:
+            self._halt()
+            if not self._told:
+                self._raise_failure()
+                self._flush()
+                ended = True
+        finally:
+            self._close(ended=ended)
 
     def table(self, sink: str) -> pa.Table:
         """Return a sink's rows so far, as an Arrow table."""
@@ -152,15 +160,11 @@ class Run:
     def _all_read(self) -> bool:
         """Say whether every finite source is on record to its end."""
         last = self._runner.last
-        folders = [self.folder / "sources" / s.name for s in recorded(self.plan)]
-        # The reader in its own process starts these logs; opening one too early would start it twice.
-        if not all(SegmentLog.exists(folder) for folder in folders):
-            return False
-        logs = [SegmentLog(folder) for folder in folders]
-        if any(log.end is None for log in logs):
-            return False
         done = last.sources if last is not None else {}
-        return all(log.end == (done[log.folder.name][1] if log.folder.name in done else 0) for log in logs)
+        return all(
+            SegmentLog.end_of(self.folder / "sources" / s.name) == (done[s.name][1] if s.name in done else 0)
+            for s in recorded(self.plan)
+        )
 
     def _flush(self) -> None:
         for publisher in self._publishers.values():
@@ -176,6 +180,7 @@ class Run:
     def _raise_failure(self) -> None:
         failure = self._failure()
         if failure is not None:
+            self._told = True
             error = as_riprap_error(failure)
             self._folder.event("failed", error=type(error).__name__, message=str(error))
             raise error from failure

@@ -27,6 +27,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from riprap.errors import FormatError, RunError
+from riprap.expressions import normalise
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.operators import Source
 from riprap.runtime.json_lines import readable
@@ -68,9 +69,17 @@ class SegmentLog:
             self._append({"format": FORMAT})
 
     @staticmethod
-    def exists(folder: Path) -> bool:
-        """Say whether a source's list has been started."""
-        return (folder / _LIST).exists()
+    def end_of(folder: Path) -> int | None:
+        """Return how many rows a source has in all, None while that is open.
+
+        The list may be another process's, which is writing it: nothing is repaired.
+        """
+        end = None
+        if (folder / _LIST).exists():
+            for line in (folder / _LIST).read_text().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    end = json.loads(line).get("end")
+        return end
 
     @property
     def rows(self) -> int:
@@ -80,6 +89,7 @@ class SegmentLog:
         """Write down a segment; only then may an offset refer to it."""
         self._append(asdict(segment))
         self.segments.append(segment)
+        self.end = None
 
     def close(self, file: str) -> None:
         """Write down that all rows of a file are listed."""
@@ -117,6 +127,7 @@ class SegmentLog:
                 self.closed.add(line["closed"])
             else:
                 self.segments.append(Segment(**line))
+                self.end = None
         if len(whole) < len(lines):
             # The last line was cut off by a crash, so no offset refers to it.
             self._path.write_text("".join(lines[: len(whole)]))
@@ -130,12 +141,13 @@ class Feed:
         self._connector = source.connector
         self._finite = finite
         self._listing: list[str] | None = None
+        self._released = 0
         self._file: str | None = None
         self._pending: Iterator[Segment] = iter(())
 
     def upto(self, wanted: int) -> int:
         """Find rows until there are ``wanted`` of them; return how many there are, at most ``wanted``."""
-        while self.log.rows < wanted and self.log.end is None:
+        while self.log.rows < wanted and not (self._finite and self.log.end is not None):
             segment = next(self._pending, None)
             if segment is not None:
                 self.log.add(segment)
@@ -150,9 +162,12 @@ class Feed:
 
     def release(self, offset: int) -> None:
         """Remove spooled rows before an offset: Spark will not ask for them again."""
-        for segment in self.log.segments:
-            if segment.end <= offset and segment.path != segment.file and segment.file != MEMORY:
+        segments = self.log.segments
+        while self._released < len(segments) and segments[self._released].end <= offset:
+            segment = segments[self._released]
+            if segment.path != segment.file and segment.file != MEMORY:
                 Path(segment.path).unlink(missing_ok=True)
+            self._released += 1
 
     def fix(self) -> None:
         """Take no file into account that is not there now."""
@@ -184,7 +199,9 @@ def spool_rows(source: Source, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "memory.arrow"
         if not path.exists():
-            _write_spool(path, source.connector.table)
+            table = source.connector.table
+            plain = {f.name: normalise(table.column(f.name)) for f in table.schema}
+            _write_spool(path, pa.table(plain) if plain else table)
 
 
 def _segments(connector: object, file: str, log: SegmentLog, *, skip: int) -> Iterator[Segment]:
@@ -241,6 +258,7 @@ def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
                         column_types=wanted,
                         include_columns=wanted.names,
                         strings_can_be_null=True,
+                        quoted_strings_can_be_null=False,
                         null_values=[""],
                     ),
                     parse_options=pa.csv.ParseOptions(newlines_in_values=True),

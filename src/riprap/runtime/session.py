@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from riprap.errors import RunError
@@ -36,8 +37,7 @@ _SETTINGS = {
 
 def make_session(master: str | None, config: dict[str, str] | None = None) -> SparkSession:
     """Start a Spark session of our own: embedded on this machine unless ``master`` says where."""
-    running = SparkSession.getActiveSession()
-    if running is not None:
+    if SparkContext._active_spark_context is not None:
         raise RunError(
             "a Spark session is running in this process already: hand it over with app.run(spark=session), "
             "or stop it first"

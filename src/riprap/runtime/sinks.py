@@ -133,6 +133,8 @@ class FilePublisher:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make the output folder {self._folder}: {error}") from error
+        for half in self._folder.glob("_part-*"):
+            half.unlink()
         if resume:
             return
         parts = [path for _, _, path in self._parts()]
@@ -184,9 +186,9 @@ class MemoryPublisher:
         self.published = -1
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
-        # Copied out of the mapped page, which will be collected.
-        batches = self._reader.read(outputs).combine_chunks().to_batches()
-        self._batches[batch] = pa.Table.from_batches(batches, self._reader.schema)
+        table = self._reader.read(outputs)
+        # Copied: a table over a mapped page would hold on to its shared memory.
+        self._batches[batch] = table.take(pa.array(np.arange(table.num_rows)))
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:

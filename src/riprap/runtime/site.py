@@ -42,8 +42,9 @@ class Site:
             self.pages.collect(keep)
 
     def remove(self) -> None:
-        """Remove all state pages, those of every executor of this host included."""
-        for folder in glob.glob(glob.escape(self.pages.folder).replace(EXECUTOR, "*")):
+        """Remove all pages, those of every executor of this host included."""
+        states = glob.glob(glob.escape(self.pages.folder).replace(EXECUTOR, "*"))
+        for folder in (*states, self.results.folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -57,17 +58,22 @@ def lay_out(
             "or folder= on shared storage too"
         )
     home = page_root() / folder.identity
-    limit = limit_for(page_root(), page_limit)
-    lease = Lease.take(home, folder.path)
     # Absolute: executors do not start in the driver's folder.
-    state = Path(pages).absolute() / folder.identity if pages is not None else home / "state"
+    root = Path(pages).absolute() if pages is not None else page_root()
+    state = root / folder.identity if pages is not None else home / "state"
     results = home / "results" if one_host else folder.path / "results"
-    for path in (state, results):
-        if EXECUTOR not in str(path):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    limit = limit_for(Path(str(root).split(EXECUTOR)[0]), page_limit)
+    lease = Lease.take(home, folder.path)
+    try:
+        for path in (state, results):
+            if EXECUTOR not in str(path):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        lease.release()
+        raise RunError(f"cannot make the page folder {error.filename}: {error.strerror}") from error
     site = Site(
         ledger=Ledger(str(folder.path / "ledger")),
         pages=PageStore(str(state), limit),
-        results=PageStore(str(results), limit),
+        results=PageStore(str(results), limit_for(results.parent, None)),
     )
     return site, lease

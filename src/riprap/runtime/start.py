@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from riprap.compiler import Plan, compile_graph
+from riprap.compiler import Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import FromSpark
 from riprap.graph.graph import Graph
@@ -46,6 +46,7 @@ def run(
     runs: str | Path = "runs",
     pages: str | Path | None = None,
     page_limit: int | None = None,
+    notes: Mapping[str, str | int | float] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Run:
     """Start an application and return at once.
@@ -55,6 +56,7 @@ def run(
     is has been used up. ``buckets`` (fixed for the life of the state) and ``parallelism`` (tasks a batch) default to
     what the session has cores for. ``folder`` takes up an earlier run where it stopped; new runs get a folder of their
     own under ``runs``. ``pages`` is where state pages live, and ``page_limit`` how many bytes they may take.
+    ``notes`` are kept in the run's folder: what else one would want to know to repeat it, such as the feed's seed.
     """
     if not isinstance(batch_rows, int) or isinstance(batch_rows, bool) or batch_rows < 1:
         raise GraphError(f"batch_rows= takes a whole number of at least 1, got {batch_rows!r}")
@@ -66,12 +68,16 @@ def run(
     session = check_session(spark) if spark is not None else make_session(master, dict(config or {}))
     try:
         run_folder, resume = _open_folder(folder, Path(runs), graph.name, clock)
+        known = run_folder.state_layout()
         tasks = parallelism or session.sparkContext.defaultParallelism
-        plan = compile_graph(graph, buckets=_buckets(run_folder, buckets, tasks), tasks=tasks, path=path)
-        sweep(page_root(), clock=clock)
+        wanted = buckets or (known["buckets"] if known else max(8, 2 * tasks))
+        plan = compile_graph(graph, buckets=wanted, tasks=tasks, path=path)
+        run_folder.keep_state_layout({"buckets": plan.buckets, "operators": describe_state(graph)})
+        # First the lease, then the sweep: the run to take up may look as dead as others.
         site, lease = lay_out(run_folder, pages, page_limit, one_host=is_one_host(session))
+        sweep(page_root(), clock=clock)
         launch = _Launch(graph, plan, session, run_folder, site, lease, spark is None, resume, clock)
-        return launch.start(interval, batch_rows)
+        return launch.start(interval, batch_rows, notes or {})
     except BaseException:
         if spark is None:
             session.stop()
@@ -92,18 +98,6 @@ def _open_folder(
     return opened, True
 
 
-def _buckets(folder: RunFolder, asked: int | None, tasks: int) -> int:
-    """Return the number of buckets: as asked, as the run has them already, or some for every task."""
-    marker = folder.path / "buckets"
-    known = int(marker.read_text()) if marker.exists() else None
-    if known is not None and asked is not None and asked != known:
-        raise RunError(
-            f"the run in {folder.path} has {known} buckets, not {asked}: the number is fixed for the life of the "
-            f"state. Give buckets={known}, or none"
-        )
-    return known or asked or max(8, 2 * tasks)
-
-
 @dataclass(frozen=True, slots=True)
 class _Launch:
     """The steps from a plan to a running query."""
@@ -118,9 +112,10 @@ class _Launch:
     resume: bool
     clock: Callable[[], float]
 
-    def start(self, interval: float | None, batch_rows: int) -> Run:
+    def start(self, interval: float | None, batch_rows: int, notes: Mapping[str, str | int | float]) -> Run:
         """Write down the setting, open the sinks and start the query; undo it all if that fails."""
         try:
+            self._describe(interval, batch_rows, notes)
             return self._start(interval, batch_rows)
         except BaseException:
             self.lease.release()
@@ -132,19 +127,24 @@ class _Launch:
 
     def _start(self, interval: float | None, batch_rows: int) -> Run:
         rates = self._rates()
+        # A paced replay that ends has to be watched: Spark's availableNow would take what is due at the start only.
+        ends_itself = interval is None and bool(rates)
+        if ends_itself and any(isinstance(s.connector, FromSpark) for s in self.graph.of_kind(Source)):
+            raise GraphError(
+                f"application '{self.graph.name}' has a paced source beside a Spark DataFrame, so it has no end: "
+                "give trigger= and stop it yourself"
+            )
         setting = self._save_setting(rates, batch_rows, finite=interval is None)
-        self.site.ledger.begin()
+        self.site.ledger.begin(self.plan.buckets)
+        # Before the sinks: opening one may replace earlier output, so everything else must be in order.
+        answers = answers_of(self.session, self.graph, self.plan, setting)
         publishers = self._open_sinks()
         arrivals = {name: _arrival(self.folder.path / "sources" / name, rate) for name, rate in rates.items()}
         meter = Meter((e.name for e in self.plan.entries), publishers, arrivals)
         checkpoint = self.folder.path / "spark"
         runner = BatchRunner(self.plan, self.site, publishers, self.folder, checkpoint, meter, self.clock)
-        self._describe(interval, batch_rows)
-        # A paced replay that ends has to be watched: Spark's availableNow would take what is due at the start only.
-        ends_itself = interval is None and bool(rates)
-        answers = answers_of(self.session, self.graph, self.plan, setting)
         writer = answers.writeStream.queryName(_free_name(self.session, self.graph.name)).foreachBatch(runner)
-        writer = writer.option("checkpointLocation", str(checkpoint))
+        writer = writer.option("checkpointLocation", checkpoint.as_uri())
         if interval is not None:
             writer = writer.trigger(processingTime=f"{int(interval * 1000)} milliseconds")
         elif not ends_itself:
@@ -182,13 +182,13 @@ class _Launch:
             plan=str(home / f"plan-{number}.pickle"),
             sources=str(home / "sources"),
             site=self.site,
+            start=number,
             batch_rows=batch_rows,
             finite=finite,
             rates=rates,
         )
         save_plan(Path(setting.plan), self.plan)
         save_setting(home / f"setting-{number}.json", setting)
-        (home / "buckets").write_text(str(self.plan.buckets))
         for source in self.graph.of_kind(Source):
             spool_rows(source, home / "sources" / source.name)
         return home / f"setting-{number}.json"
@@ -208,7 +208,9 @@ class _Launch:
                     publisher.take_up(batch, outputs.get(name, ()))
         return publishers
 
-    def _describe(self, interval: float | None, batch_rows: int) -> None:
+    def _describe(
+        self, interval: float | None, batch_rows: int, notes: Mapping[str, str | int | float]
+    ) -> None:
         options: dict[str, Any] = {
             "batch_rows": batch_rows,
             "buckets": self.plan.buckets,
@@ -218,7 +220,7 @@ class _Launch:
             "pages": self.site.pages.folder,
             "page_limit": self.site.pages.limit,
         }
-        self.folder.describe(self.graph.name, options, self.session)
+        self.folder.describe(self.graph.name, options, notes, self.session)
         self.folder.event("resumed" if self.resume else "started")
 
 

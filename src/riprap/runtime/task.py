@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from riprap.compiler import Plan
+from riprap.errors import LedgerError
 from riprap.expressions import normalise
 from riprap.graph.graph import Graph
 from riprap.operators.arrival import Arrival, Rows, arrive, order_numbers
@@ -88,6 +89,11 @@ def run_task(
     arrival = arrive(plan.entries, rows, (first, end) if plan.keyed else None, plan.buckets)
     arrived = time.perf_counter()
     before = site.ledger.get(batch - 1).state_of(first, end)
+    if sum(high - low for low, high in (m.buckets for m in before)) != end - first:
+        raise LedgerError(
+            f"the record of batch {batch - 1} names state for buckets {[m.buckets for m in before]}, and this task "
+            f"has {first} to {end}: some state would be taken for empty. Was the number of buckets changed?"
+        )
     names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in _slots(plan.graph)}
     state = {
         slot: [

@@ -90,7 +90,9 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], npt.NDArray[
         combined = combined * max(len(dictionary), 1) + codes
     _, first, codes = np.unique(combined, return_index=True, return_inverse=True)
     rows = pa.array(first)
-    return [column.take(rows) for column in columns], codes
+    picked = (column.take(rows) for column in columns)
+    # Pages keep plain columns: the next batch's may be encoded otherwise.
+    return [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in picked], codes
 
 
 def _encode(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:

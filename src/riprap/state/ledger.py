@@ -83,11 +83,11 @@ class Ledger:
     folder: str
     epoch: int = 0
 
-    def begin(self) -> None:
-        """Write the epoch's beginning, unless it has begun."""
+    def begin(self, buckets: int) -> None:
+        """Write the epoch's beginning, unless it has begun: that no bucket has pages is on record too."""
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         if not self._path(-1).exists():
-            self.write(Record(epoch=self.epoch, batch=-1))
+            self.write(Record(epoch=self.epoch, batch=-1, manifests=(Manifest((0, buckets), {}),)))
 
     def write(self, record: Record) -> None:
         """Add a record; from then on the batch has happened."""

@@ -32,6 +32,8 @@ FORMAT = b"riprap-page/1"
 _SUFFIX = ".page"
 DEFAULT_LIMIT = 4 << 30
 _KEEP_DEAD_SECONDS = 3600.0
+# Containers often have 64 MB of shared memory, too little to be of use.
+_LARGE_ENOUGH = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,12 @@ class Lease:
 
 
 def page_root() -> Path:
-    """Return where page folders go on this host: shared memory if there is any, else the temporary folder."""
+    """Return where page folders go on this host: shared memory where it is large enough, else the temporary folder."""
     shared = Path("/dev/shm")
-    base = shared if shared.is_dir() and os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
+    usable = (
+        shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).total >= _LARGE_ENOUGH
+    )
+    base = shared if usable else Path(tempfile.gettempdir())
     return base / f"riprap-{os.getuid()}"
 
 

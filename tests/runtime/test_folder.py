@@ -1,0 +1,53 @@
+"""What a run's folder refuses, so that state is never misread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import riprap as rr
+from riprap.compiler import describe_state
+from riprap.runtime.folder import RunFolder
+
+
+def state_of(select: str, *, window: int = 5) -> dict[str, str]:
+    app = rr.Application("app")
+    source = app.source("source", rr.rows([], "k string, a double, b double"))
+    sums = app.aggregate("sums", source, by="k", window=rr.sliding(tuples=window), select=select)
+    app.sink("out", sums, rr.memory())
+    return describe_state(app.graph())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    made = RunFolder.create(tmp_path, "app", lambda: 0.0)
+    made.keep_state_layout({"buckets": 8, "operators": state_of("sum(a) as s")})
+    return made
+
+
+def test_the_same_state_is_taken_up(folder: RunFolder) -> None:
+    folder.keep_state_layout({"buckets": 8, "operators": state_of("sum(a) / 2 as half")})
+
+    assert folder.state_layout() == {"buckets": 8, "operators": state_of("sum(a) as s")}
+
+
+def test_another_number_of_buckets_is_refused(folder: RunFolder) -> None:
+    with pytest.raises(rr.RunError, match="has 8 buckets, not 4: .* Give buckets=8, or none"):
+        folder.keep_state_layout({"buckets": 4, "operators": state_of("sum(a) as s")})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        state_of("sum(b) as s"),
+        state_of("sum(a) as s", window=6),
+        {},
+        {**state_of("sum(a) as s"), "more": "x"},
+    ],
+)
+def test_an_operator_that_would_misread_the_state_is_refused(
+    folder: RunFolder, changed: dict[str, str]
+) -> None:
+    with pytest.raises(rr.RunError, match=r"has state of (sums|more) that this application would misread"):
+        folder.keep_state_layout({"buckets": 8, "operators": changed})
