@@ -33,7 +33,7 @@ def test_the_same_state_is_taken_up(folder: RunFolder) -> None:
 
 
 def test_another_number_of_buckets_is_refused(folder: RunFolder) -> None:
-    with pytest.raises(rr.RunError, match="has 8 buckets, not 4: .* Give buckets=8, or none"):
+    with pytest.raises(rr.RunError, match=r"has 8 buckets, not 4: .* Give buckets=8, or none"):
         folder.keep_state_layout({"buckets": 4, "operators": state_of("sum(a) as s")})
 
 
