@@ -407,3 +407,14 @@ def test_a_function_says_what_it_returns() -> None:
 
 def test_an_arrow_schema_is_as_good_as_text() -> None:
     assert rr.rows([], parse_schema("a int")).schema == rr.rows([], "a int").schema
+
+
+def test_a_json_sink_of_a_binary_column_is_refused_when_built() -> None:
+    app = rr.Application("app")
+    source = app.source("source", rr.rows([], "n int, raw binary"))
+
+    with pytest.raises(
+        rr.GraphError, match=r"Sink 'out' \(.*test_validation.py:\d+\): a JSON file cannot hold .*'raw'"
+    ):
+        app.sink("out", source, rr.json("out"))
+    app.sink("out", source, rr.parquet("out"))

@@ -21,7 +21,7 @@ from riprap.expressions import (
     type_name,
 )
 from riprap.graph.checks import NAME, Here, has
-from riprap.graph.connectors import FromSpark, SinkConnector, SourceConnector
+from riprap.graph.connectors import FileSink, FromSpark, SinkConnector, SourceConnector
 from riprap.graph.graph import Graph
 from riprap.graph.location import Location
 from riprap.graph.operators import Aggregate, Functor, Join, Operator, Sink, Source
@@ -259,6 +259,12 @@ class Application:
         """Add a sink."""
         here = Here("Sink", name, self, stream)
         here.policy(protect, stateful=False)
+        binary = [f.name for f in stream.schema if pa.types.is_binary(f.type)]
+        if binary and isinstance(connector, FileSink) and connector.format == "json":
+            raise here.error(
+                f"a JSON file cannot hold the binary column '{binary[0]}'",
+                "Leave it out with a functor's select=",
+            )
         self._add(
             Sink(
                 name=name,
