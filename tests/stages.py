@@ -1,10 +1,13 @@
-"""Run an application batch by batch without Spark: the tasks' own code, a ledger and pages in a folder."""
+"""Run an application batch by batch without Spark: the tasks' own code, a ledger and pages in a folder.
+
+Several processing elements run one after the other, each on what the ones before it put out.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +17,27 @@ from hypothesis import strategies as st
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
-from riprap.graph.operators import Sink, Source
+from riprap.graph.operators import Outlet, Sink, Source
 from riprap.operators.arrival import Rows
+from riprap.runtime import tables as lookups
 from riprap.runtime.packets import labels, pack, unpack
 from riprap.runtime.sinks import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
-from riprap.state.ledger import Ledger, Record
+from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
 
 Tables = Mapping[str, pa.Table]
 PATHS = st.sampled_from(["direct", "exchange"])
 
 
-class Stage:
-    """A compiled application, and the state its batches left in a folder."""
+class Element:
+    """A processing element, the state its batches left in a folder, and what has come in by channel."""
 
-    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1, path: str = "direct") -> None:
-        self.plan = compile_graph(app.graph(), buckets=buckets, tasks=1, path=path)
+    def __init__(self, plan: Plan, folder: Path, graph: rr.Graph) -> None:
+        self.plan = plan
+        self._tables = folder / "tables"
+        self._lookups = lookups.Tables(self._tables, graph)
         self.pages = PageStore(str(folder / "pages"))
         self._site = Site(
             ledger=Ledger(str(folder / "ledger")),
@@ -39,21 +45,24 @@ class Stage:
             results=PageStore(str(folder / "results")),
         )
         for store in (self._site.pages, self._site.results):
-            Path(store.folder).mkdir()
+            Path(store.folder).mkdir(parents=True)
         self._site.ledger.begin(self.plan.buckets)
         self.record = self._site.ledger.get(-1)
         self._read = dict.fromkeys((e.name for e in self.plan.entries), 0)
+        self.waiting: dict[str, list[tuple[pa.Table, pa.Table]]] = {s: [] for s in plan.inlets}
 
-    def feed(self, tables: Tables, *, tasks: int = 1) -> dict[str, list[dict[str, Any]]]:
-        """Run one batch, the buckets dealt out to ``tasks``; return the rows that reached each sink."""
-        rows = {name: self._rows(name, table) for name, table in tables.items()}
+    def feed(self, rows: Mapping[str, Rows], *, tasks: int = 1) -> dict[str, list[Output]]:
+        """Run one batch, the buckets dealt out to ``tasks``; return what the tasks left for each sink and outlet."""
         batch = self.record.batch + 1
-        plan = dataclasses.replace(self.plan, tasks=min(tasks, self.plan.buckets) if self.plan.keyed else 1)
+        dealt = min(tasks, self.plan.buckets) if self.plan.keyed else 1
+        plan = dataclasses.replace(self.plan, tasks=dealt)
         parts = (
             self._exchange(plan, rows) if plan.path == "exchange" else dict.fromkeys(range(plan.tasks), rows)
         )
+        self._lookups.settle(batch)
+        tables = lookups.load_tables(self._tables, batch)
         answers = [
-            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=part)
+            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=part, tables=tables)
             for task, part in parts.items()
         ]
         manifests = [answer.manifest for answer in answers]
@@ -63,12 +72,29 @@ class Stage:
             epoch=0, batch=batch, manifests=tuple(sorted(manifests, key=lambda m: m.buckets))
         )
         self._site.ledger.write(self.record)
-        return {
-            sink.name: ResultReader(sink, self._site.results)
-            .read([a.outputs[sink.name] for a in answers if sink.name in a.outputs])
-            .to_pylist()
-            for sink in plan.graph.of_kind(Sink)
-        }
+        ends = [o.name for o in plan.graph.of_kind(Sink) + plan.graph.of_kind(Outlet)]
+        return {end: [a.outputs[end] for a in answers if end in a.outputs] for end in ends}
+
+    def rows_of(self, sink: Sink, outputs: Sequence[Output]) -> list[dict[str, Any]]:
+        """Return the rows that reached a sink."""
+        return ResultReader(sink, self._site.results).read(outputs).to_pylist()
+
+    def sent(self, outputs: Sequence[Output]) -> tuple[pa.Table, pa.Table]:
+        """Return what an outlet sends on: tuples and punctuations, with their tags."""
+        tuples = [self._site.results.read(o.page) for o in outputs]
+        marks = [self._site.results.read(o.punctuations) for o in outputs if o.punctuations]
+        return pa.Table.from_batches(tuples), pa.Table.from_batches(marks) if marks else pa.table({})
+
+    def take_in(self) -> dict[str, Rows]:
+        """Return all that has come in by channel."""
+        rows = {}
+        for stream, parts in self.waiting.items():
+            schema = self.plan.graph[stream].schema
+            tuples = [t for t, _ in parts if t.num_rows]
+            marks = [m for _, m in parts if m.num_rows]
+            rows[stream] = _arrived(schema, self.plan.inlets[stream].tags, tuples, marks)
+            parts.clear()
+        return rows
 
     def _exchange(self, plan: Plan, rows: Mapping[str, Rows]) -> dict[int, Mapping[str, Rows]]:
         """Send the rows as packets, which come in any order; a task that gets none is not called."""
@@ -78,7 +104,8 @@ class Stage:
             by_label.setdefault(packet.column("label")[0].as_py(), []).append(packet)
         return {labels(plan.tasks).index(label): unpack(plan, packets) for label, packets in by_label.items()}
 
-    def _rows(self, name: str, table: pa.Table) -> Rows:
+    def rows(self, name: str, table: pa.Table) -> Rows:
+        """Return rows of a source, numbered on from those before."""
         source = self.plan.graph[name]
         assert isinstance(source, Source)
         columns = {c: _one(table.column(c)) for c in sorted(self.plan.needed[name])}
@@ -89,6 +116,61 @@ class Stage:
         return Rows(columns, np.arange(start, start + table.num_rows))
 
 
+class Stage:
+    """A compiled application, and the state its batches left in a folder."""
+
+    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1, path: str | None = "direct") -> None:
+        self.layout = compile_graph(app.graph(), buckets=buckets, tasks=1, path=path)
+        self.elements = {p.name: Element(p, folder / p.name, app.graph()) for p in self.layout.plans}
+        first = self.elements[self.layout.plans[0].name]
+        self.plan, self.pages = first.plan, first.pages
+        self._sinks = {s.name: s for s in app.graph().of_kind(Sink)}
+
+    @property
+    def record(self) -> Record:
+        return self.elements[self.plan.name].record
+
+    def feed(
+        self, tables: Tables, *, tasks: int = 1, held_back: Container[str] = ()
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Run one batch, the buckets dealt out to ``tasks``; return the rows that reached each sink.
+
+        Elements ``held_back`` take in what came for them with a later batch.
+        """
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name, element in self.elements.items():
+            plan = element.plan
+            if plan.inlets:
+                if name in held_back:
+                    continue
+                rows = element.take_in()
+            else:
+                rows = {s.name: element.rows(s.name, tables[s.name]) for s in plan.graph.of_kind(Source)}
+            outputs = element.feed(rows, tasks=tasks)
+            for end, sent in outputs.items():
+                if end in self._sinks:
+                    found[end] = element.rows_of(self._sinks[end], sent)
+                    continue
+                stream = plan.graph[end].ports[0][0]
+                if sent:
+                    for channel in plan.outlets[stream]:
+                        for reader in channel.readers:
+                            self.elements[reader].waiting[stream].append(element.sent(sent))
+        return {sink: found.get(sink, []) for sink in self._sinks}
+
+
+def _arrived(schema: pa.Schema, tags: int, tuples: Sequence[pa.Table], marks: Sequence[pa.Table]) -> Rows:
+    names = [f"${i}" for i in range(tags)]
+    table = pa.concat_tables(tuples) if tuples else pa.schema([*schema, *((n, pa.int64()) for n in names)]).empty_table()
+    punctuations = pa.concat_tables(marks) if marks else None
+    return Rows(
+        {c: _one(table.column(c)) for c in schema.names},
+        np.arange(table.num_rows),
+        tuple(table.column(n).to_numpy() for n in names),
+        tuple(punctuations.column(n).to_numpy() for n in names) if punctuations is not None else (),
+    )
+
+
 def run_batches(
     app: rr.Application,
     batches: Sequence[Tables],
@@ -96,7 +178,7 @@ def run_batches(
     sink: str = "out",
     buckets: int = 1,
     tasks: Sequence[int] = (),
-    path: str = "direct",
+    path: str | None = "direct",
 ) -> list[dict[str, Any]]:
     """Run batches one after the other and return the rows that reached a sink."""
     with tempfile.TemporaryDirectory() as folder:

@@ -21,6 +21,7 @@ LAYERS = (
     "graph",
     "drawing",
     "state",
+    "channels",
     "operators",
     "compiler",
     "runtime",

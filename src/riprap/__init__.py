@@ -37,13 +37,16 @@ from riprap.graph.connectors import (
     to_spark,
 )
 from riprap.graph.policies import checkpoint, consistent, eventual
-from riprap.graph.windows import every, sliding
+from riprap.graph.user_operator import Abandoned, CustomOperator
+from riprap.graph.windows import every, on_close, sliding, tumbling
 
 if TYPE_CHECKING:
     from riprap.runtime import Progress, Run
 
 __all__ = [
+    "Abandoned",
     "Application",
+    "CustomOperator",
     "FormatError",
     "Graph",
     "GraphError",
@@ -68,10 +71,12 @@ __all__ = [
     "json",
     "load",
     "memory",
+    "on_close",
     "parquet",
     "rows",
     "sliding",
     "to_spark",
+    "tumbling",
 ]
 
 

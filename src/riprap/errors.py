@@ -9,6 +9,7 @@ RiprapError
    |- MissingPageError   a state page the ledger names is not where it should be
    |- PageSpaceError     host memory for state pages is full
    |- LedgerError        the ledger lacks a record, or holds one this batch contradicts
+   |- ChannelError       a channel's log is damaged, or lacks what a reader needs
    `- FormatError        a persisted file has an unknown format or version
 """
 
@@ -45,6 +46,10 @@ class PageSpaceError(RunError):
 
 class LedgerError(RunError):
     """The ledger lacks a record, or holds one that this batch contradicts."""
+
+
+class ChannelError(RunError):
+    """A channel's log is damaged, or lacks what a reader needs."""
 
 
 class FormatError(RunError):

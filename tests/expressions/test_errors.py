@@ -10,6 +10,7 @@ import pytest
 from riprap.expressions import (
     ExpressionError,
     Scope,
+    UserAggregate,
     UserFunction,
     check_type,
     parse_aggregates,
@@ -53,7 +54,7 @@ def problem(text: str) -> ExpressionError:
         ("raw = raw as y", "binary columns can only be passed through: raw", ""),
         ("cast(price as string) as y", "cannot cast double to string", "To string:"),
         ("cast(price as decimal(10,2)) as y", "cannot cast double to decimal(10,2)", "Java's printing"),
-        ("cast(price as array<int>) as y", "type array<int> is not supported", "Supported types:"),
+        ("cast(price as map<int, int>) as y", "type map<int, int> is not supported", "Supported types:"),
         ("cast(size as decimal(40,2)) as y", "decimal(40,2) does not exist", "1 <= p <= 38"),
         ("-wide as y", "- of decimal(38,10) is not exact in Spark: wide", "0 - x"),
         (
@@ -103,7 +104,7 @@ def test_a_condition_is_boolean() -> None:
     [
         ("sum(price) as y, size", "column 'size' is neither a key nor inside an aggregate"),
         ("sum(sum(price)) as y", "sum() inside an aggregate"),
-        ("count(distinct price) as y", "count(distinct ...) is not supported"),
+        ("sum(distinct price) as y", "sum(distinct ...) is not supported"),
         ("sum(*) as y", "sum(*) does not exist"),
         ("sum(ticker) as y", "sum needs numbers, got string: ticker"),
         ("max(raw) as y", "max of binary is not supported: raw"),
@@ -123,7 +124,7 @@ def test_an_unknown_key_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a bigint b", "a array<int>", "a bigint, a int", "", "a decimal(40,1)"]
+    "text", ["a", "a bigint b", "a array<array<int>>", "a bigint, a int", "", "a decimal(40,1)"]
 )
 def test_wrong_schemas(text: str) -> None:
     with pytest.raises(ExpressionError):
@@ -136,7 +137,9 @@ def test_unsupported_column_types_are_refused_when_the_scope_is_made() -> None:
     with pytest.raises(ExpressionError, match="Supported types: boolean"):
         check_type(pa.timestamp("ns"))
     with pytest.raises(ExpressionError, match="user function f"):
-        UserFunction("f", lambda x: x, pa.list_(pa.int64()))
+        UserFunction("f", lambda x: x, pa.list_(pa.list_(pa.int64())))
+    with pytest.raises(ExpressionError, match="user aggregate f"):
+        UserAggregate("f", lambda x: x, pa.uint8())
 
 
 def test_errors_survive_the_way_between_processes() -> None:

@@ -130,7 +130,7 @@ def only_run(runs: Path) -> Path:
 
 def on_record(run_folder: Path) -> int:
     """Return the newest batch on record, -1 if none is."""
-    return max((int(p.stem[5:]) for p in run_folder.glob("ledger/*.json")), default=-1)
+    return max((int(p.stem[5:]) for p in run_folder.glob("elements/*/ledger/*.json")), default=-1)
 
 
 def page_folder(run_folder: Path) -> Path:

@@ -101,7 +101,7 @@ def test_a_killed_driver_is_taken_up(
     folder = only_run(work / "runs")
     assert (work / "crashed").exists()
     assert on_record(folder) == (1 if step == "gathered" else 2)
-    assert list((page_folder(folder) / "state").glob("*.page")), "state pages outlive their driver"
+    assert list((page_folder(folder) / "state").glob("*/*.page")), "state pages outlive their driver"
 
     take_up(spark, feed, work / "out", folder)
 

@@ -112,15 +112,15 @@ def test_pages_do_not_grow_with_the_number_of_batches(
     pages, results = [], []
 
     def count(batch: int, table: pa.Table) -> None:
-        pages.append(len(list((tmp_path / "pages").glob("*/*"))))
-        results.append(len(list(page_root().glob("sums-*/results/*"))))
+        pages.append(len(list((tmp_path / "pages").glob("*/*/*"))))
+        results.append(len(list(page_root().glob("sums-*/results/*/*"))))
 
     app = sums(NUMBERS, rr.callback(count))
     with app.run(spark=spark, runs=runs, batch_rows=10, buckets=4, pages=tmp_path / "pages") as run:
         run.wait()
         assert len(pages) == 60
         assert on_record(run.folder) == 59
-        assert len(list(run.folder.glob("ledger/*.json"))) <= 5
+        assert len(list(run.folder.glob("elements/sums/ledger/*.json"))) <= 5
     # Two tasks; of each, the pages that four records name.
     assert max(pages[40:]) <= max(pages[:20]) < 30
     assert max(results) <= 8

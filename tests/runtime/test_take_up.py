@@ -52,7 +52,7 @@ def test_with_more_cores_than_buckets(spark: SparkSession, feed: Feed, tmp_path:
 
     run = take_up(spark, feed.folder, tmp_path, folder, parallelism=4)
 
-    assert (run.plan.buckets, run.plan.tasks) == (2, 2)
+    assert (run.layout.plans[0].buckets, run.layout.plans[0].tasks) == (2, 2)
     assert whole(read_parts(tmp_path / "found")).equals(feed.bargains)
 
 

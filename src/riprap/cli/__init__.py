@@ -1,4 +1,4 @@
-"""The command line: ``riprap demo``, ``run``, ``explain`` and ``bench``, each a module with two functions.
+"""The command line: ``riprap demo``, ``run``, ``explain``, ``operators`` and ``bench``, each a module with two functions.
 
 Exit codes: 0 all went well, 1 the run failed, 2 the command or the application is wrong, 130 Ctrl-C.
 Results go to stdout; progress and errors go to stderr.
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from riprap.cli import bench, demo, explain, run
+from riprap.cli import bench, demo, explain, operators, run
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
 from riprap.errors import GraphError, NotYetError, RiprapError
@@ -28,6 +28,7 @@ examples:
   riprap run bargain --feed market/ --out bargains/  the same application on a feed of your own
   riprap run app.py:app                              an application of your own, written in app.py
   riprap explain bargain                             its graph and what the compiler makes of it
+  riprap operators                                   what there is to build with
   riprap bench                                       the benchmarks there are
 
 'riprap COMMAND --help' says more about a command.
@@ -83,7 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--quiet", action="store_true", help="show no progress")
     common.add_argument("--debug", action="store_true", help="show the Python traceback of a failure")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, module in (("demo", demo), ("run", run), ("explain", explain), ("bench", bench)):
+    modules = {"demo": demo, "run": run, "explain": explain, "operators": operators, "bench": bench}
+    for name, module in modules.items():
         command = commands.add_parser(
             name,
             parents=[common],

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from riprap.cli.applications import add_application, application_of, positive
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.compiler import Plan, compile_graph
+from riprap.compiler import Layout, compile_graph
 from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
 from riprap.graph.graph import Graph
+from riprap.graph.operators import Inlet, Outlet
 
 SUMMARY = "show an application's graph and what the compiler makes of it"
 EXAMPLES = """\
@@ -45,7 +46,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
     graph = application_of(arguments, needs_feed=False).graph()
     tasks = arguments.parallelism or os.cpu_count() or 1
-    plan = compile_graph(
+    layout = compile_graph(
         graph, buckets=arguments.buckets or max(8, 2 * tasks), tasks=tasks, path=arguments.path
     )
     spark = None
@@ -53,21 +54,22 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         from riprap.cli.spark_plan import spark_plan
 
         with screen.waiting("Starting Spark"):
-            spark = spark_plan(graph, plan, master=arguments.master)
+            spark = spark_plan(layout, master=arguments.master)
     if arguments.svg is not None:
         arguments.svg.write_text(draw_svg(graph, title=graph.name))
     if screen.json:
-        screen.print_json(as_json(graph, plan, spark))
+        screen.print_json(as_json(layout, spark))
         return 0
-    _print(graph, plan, spark, screen)
+    _print(layout, spark, screen)
     if arguments.svg is not None:
         screen.say()
         screen.say(f"Drawing: {shown(arguments.svg)}")
     return 0
 
 
-def as_json(graph: Graph, plan: Plan, spark: str | None) -> dict[str, Any]:
+def as_json(layout: Layout, spark: str | None) -> dict[str, Any]:
     """Return the object that ``--json`` prints; its keys are stable."""
+    graph = layout.graph
     return {
         "application": graph.name,
         "operators": [
@@ -75,6 +77,8 @@ def as_json(graph: Graph, plan: Plan, spark: str | None) -> dict[str, Any]:
                 "name": operator.name,
                 "kind": operator.kind,
                 "inputs": list(operator.inputs),
+                "ports": [list(port) for port in operator.ports],
+                "outputs": list(operator.outputs),
                 "schema": {field.name: type_name(field.type) for field in operator.schema},
                 "stateful": operator.stateful,
                 "summary": operator.summary(),
@@ -82,8 +86,12 @@ def as_json(graph: Graph, plan: Plan, spark: str | None) -> dict[str, Any]:
             }
             for operator in graph
         ],
-        "passes": [{"pass": name, "text": text} for name, text in explain_passes(graph, plan)],
-        "pes": _elements(graph, plan),
+        "passes": [{"pass": name, "text": text} for name, text in explain_passes(layout)],
+        "pes": _elements(layout),
+        "channels": [
+            {"stream": c.stream, "from": c.writer, "to": list(c.readers), "key": list(c.key or ())}
+            for c in layout.channels
+        ],
         "spark_plan": spark,
     }
 
@@ -96,16 +104,17 @@ def print_graph(graph: Graph, screen: Screen) -> None:
     screen.out.print(Text.from_ansi(drawing), no_wrap=True, crop=False)
 
 
-def _print(graph: Graph, plan: Plan, spark: str | None, screen: Screen) -> None:
+def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
+    graph = layout.graph
     screen.say(f"{graph.name}: {len(graph.operators)} operators", style="bold")
     screen.say()
     print_graph(graph, screen)
     screen.heading("Operators")
     screen.out.print(_operators(graph))
     screen.heading("Passes of the compiler")
-    screen.out.print(_passes(graph, plan))
+    screen.out.print(_passes(layout))
     screen.heading("Processing elements")
-    for element in _elements(graph, plan):
+    for element in _elements(layout):
         how = f"{element['path']}, {element['buckets']} buckets in {element['tasks']} tasks"
         screen.say(f"{element['name']}: {how}; {', '.join(element['operators'])}")
     if spark is not None:
@@ -113,16 +122,17 @@ def _print(graph: Graph, plan: Plan, spark: str | None, screen: Screen) -> None:
         screen.say(spark)
 
 
-def _elements(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+def _elements(layout: Layout) -> list[dict[str, Any]]:
     return [
         {
             "name": plan.name,
-            "operators": [operator.name for operator in graph],
+            "operators": [o.name for o in plan.graph if not isinstance(o, Inlet | Outlet)],
             "path": plan.path,
             "buckets": plan.buckets,
             "tasks": plan.tasks,
-            "key": {entry.name: list(entry.key) for entry in plan.entries},
+            "key": {entry.name: list(entry.key or ()) for entry in plan.entries},
         }
+        for plan in layout.plans
     ]
 
 
@@ -140,12 +150,12 @@ def _operators(graph: Graph) -> Table:
     return table
 
 
-def _passes(graph: Graph, plan: Plan) -> Table:
+def _passes(layout: Layout) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
     before = ""
-    for name, text in explain_passes(graph, plan):
+    for name, text in explain_passes(layout):
         table.add_row("" if name == before else name, Text(text))
         before = name
     return table

@@ -8,12 +8,11 @@ import tempfile
 from pathlib import Path
 
 from riprap.cli.spark_log import SparkLog, spark_session
-from riprap.compiler import Plan
-from riprap.graph.graph import Graph
+from riprap.compiler import Layout
 
 
-def spark_plan(graph: Graph, plan: Plan, *, master: str | None) -> str:
-    """Return Spark's plans of the query, from parsed to physical. This starts a session."""
+def spark_plan(layout: Layout, *, master: str | None) -> str:
+    """Return Spark's plans of every element's query, from parsed to physical. This starts a session."""
     from riprap.runtime.query import answers_of
     from riprap.runtime.settings import Setting, save_setting
     from riprap.runtime.site import Site
@@ -29,21 +28,27 @@ def spark_plan(graph: Graph, plan: Plan, *, master: str | None) -> str:
             pages=PageStore(str(folder / "state"), 0),
             results=PageStore(str(folder / "results"), 0),
         )
-        setting = Setting(
-            plan=str(folder / "plan.pickle"),
-            sources=str(folder / "sources"),
-            site=site,
-            start=0,
-            batch_rows=1,
-            finite=True,
-            rates={},
-        )
-        save_plan(Path(setting.plan), plan)
-        save_setting(folder / "setting.json", setting)
+        texts = []
         with spark_session(master, SparkLog.waiting_in(folder)) as session:
-            query = answers_of(session, graph, plan, folder / "setting.json")
-            printed = io.StringIO()
-            # explain() is the one way that also plans a query which is not running, and it only prints.
-            with contextlib.redirect_stdout(printed):
-                query.explain(extended=True)
-            return printed.getvalue().strip()
+            for number, plan in enumerate(layout.plans):
+                setting = Setting(
+                    plan=str(folder / f"plan-{number}.pickle"),
+                    sources=str(folder / "sources"),
+                    channels=str(folder / "channels"),
+                    tables=str(folder / "tables"),
+                    site=site,
+                    start=0,
+                    batch_rows=1,
+                    finite=True,
+                    rates={},
+                )
+                save_plan(Path(setting.plan), plan)
+                save_setting(folder / f"setting-{number}.json", setting)
+                query = answers_of(session, layout.graph, plan, folder / f"setting-{number}.json")
+                printed = io.StringIO()
+                # explain() is the one way that also plans a query which is not running, and it only prints.
+                with contextlib.redirect_stdout(printed):
+                    query.explain(extended=True)
+                title = f"{plan.name}\n" if len(layout.plans) > 1 else ""
+                texts.append(title + printed.getvalue().strip())
+        return "\n\n".join(texts)

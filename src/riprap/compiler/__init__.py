@@ -1,32 +1,39 @@
-"""Turn a graph into the plan of a processing element, pass by pass."""
+"""Turn a graph into the plans of its processing elements, pass by pass."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import pyarrow as pa
+
+from riprap.compiler.elements import Element, fuse
 from riprap.compiler.passes import (
     check_ordering,
     choose_path,
     describe_state,
-    find_key,
+    is_aligned,
     prune_columns,
     refuse_policies,
+    source_tags,
 )
-from riprap.compiler.plan import Path, Plan
+from riprap.compiler.plan import Channel, Layout, Path, Plan
 from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator, Sink, Source
+from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
+from riprap.operators.arrival import Entry
 
-__all__ = ["Plan", "compile_graph", "describe_state", "explain"]
+__all__ = ["Channel", "Layout", "Plan", "compile_graph", "describe_state", "explain"]
+
+_ORDERING = "ordering"
 
 
-def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None = None) -> Plan:
+def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None = None) -> Layout:
     """Compile a graph for a number of key buckets and parallel tasks.
 
-    There are never more tasks than buckets. The whole graph is fused into one processing element, fed as
-    ``choose_path`` says unless ``path`` does.
+    There are never more tasks than buckets. ``choose_path`` says how elements that read sources are fed, unless
+    ``path`` does; those that read channels are fed directly.
     """
     for what, value in (("buckets", buckets), ("tasks", tasks)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -35,64 +42,241 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None =
         raise GraphError(f"path= is 'direct' or 'exchange', got {path!r}")
     refuse_policies(graph)
     check_ordering(graph)
-    entries = find_key(graph)
-    needed = prune_columns(graph)
-    chosen = choose_path(graph)
-    if path == "direct" and chosen == "exchange":
+    if path == "direct" and choose_path(graph) == "exchange":
         raise NotYetError(f"application '{graph.name}' reads a Spark DataFrame, which cannot be fed directly")
-    keyed = any(o.stateful for o in graph)
-    reads = {
-        e.name: needed[e.name]
-        | set(e.key)
-        | ({e.ordering} if e.ordering else set())
-        | _position(graph, e.name)
-        for e in entries
-    }
-    one_bucket = keyed and not entries[0].key
-    return Plan(
-        name=graph.name,
-        graph=Graph(graph.name, tuple(_bare(o) for o in graph)),
-        entries=entries,
-        needed={**needed, **reads},
-        path=path or chosen,
-        buckets=1 if one_bucket else buckets,
-        tasks=1 if one_bucket else min(tasks, buckets),
+    elements = fuse(graph)
+    needed = prune_columns(graph)
+    roots = _roots(graph, elements)
+    channels = _channels(graph, elements, needed, roots, buckets)
+    plans = tuple(
+        _plan(graph, element, needed, channels, roots[element.name], buckets, tasks, path) for element in elements
     )
+    return Layout(graph=graph, plans=plans, channels=tuple(channels))
 
 
-def explain(graph: Graph, plan: Plan) -> Iterator[tuple[str, str]]:
+def explain(layout: Layout) -> Iterator[tuple[str, str]]:
     """Say what every pass decided, as (pass, text)."""
-    yield "fuse", f"one processing element '{plan.name}' of {len(graph.operators)} operators"
-    keys = ", ".join(f"{e.name}({', '.join(e.key)})" for e in plan.entries if e.key)
-    if plan.keyed:
-        yield "key", f"{keys or 'none: one bucket'}; {plan.buckets} buckets in {plan.tasks} tasks"
-    else:
-        yield "key", f"no operator keeps state; {plan.tasks} tasks take rows as they come"
-    for operator in graph:
-        if not isinstance(operator, Sink):
-            columns = [c for c in operator.schema.names if c in plan.needed[operator.name]]
-            left_out = [c for c in operator.schema.names if c not in columns]
+    many = len(layout.plans) > 1
+    for plan in layout.plans:
+        names = [o.name for o in plan.graph if not isinstance(o, Inlet | Outlet)]
+        listed = f": {', '.join(names)}" if many else ""
+        kind = "processing element" if many else "one processing element"
+        yield "fuse", f"{kind} '{plan.name}' of {len(names)} operators{listed}"
+    for channel in layout.channels:
+        key = f"by {', '.join(channel.key)}" if channel.key else "all of it"
+        yield "channel", f"{channel.stream}: {channel.writer} -> {', '.join(channel.readers)}, {key}"
+    for plan in layout.plans:
+        where = f"{plan.name}: " if many else ""
+        keys = ", ".join(f"{e.name}({', '.join(e.key)})" for e in plan.entries if e.key)
+        if plan.keyed:
+            yield "key", f"{where}{keys or 'none: one bucket'}; {plan.buckets} buckets in {plan.tasks} tasks"
+        else:
+            yield "key", f"{where}no operator keeps state; {plan.tasks} tasks take rows as they come"
+    needed = prune_columns(layout.graph)
+    for operator in layout.graph:
+        for stream in operator.outputs:
+            schema = operator.schema_of(stream)
+            read = needed[stream] | _extra(layout, stream)
+            columns = [c for c in schema.names if c in read]
+            left_out = [c for c in schema.names if c not in columns]
             note = f"; leaves out {', '.join(left_out)}" if left_out else ""
-            yield "prune", f"{operator.name}: {', '.join(columns)}{note}"
+            yield "prune", f"{stream}: {', '.join(columns)}{note}"
     how = {
         "direct": "direct: the task that reads a bucket computes it; one Spark stage, no shuffle",
         "exchange": "exchange: rows are packed, shuffled by bucket, then computed; two Spark stages",
     }
-    yield "feed", how[plan.path]
+    for plan in layout.plans:
+        yield "feed", (f"{plan.name}: " if many else "") + how[plan.path]
+
+
+def _extra(layout: Layout, stream: str) -> frozenset[str]:
+    """Return the columns that a source is read for beyond what operators ask for: key, ordering, position."""
+    found: frozenset[str] = frozenset()
+    for plan in layout.plans:
+        if any(e.name == stream for e in plan.entries):
+            found |= plan.needed[stream]
+    return found
+
+
+def _roots(graph: Graph, elements: tuple[Element, ...]) -> dict[str, str]:
+    """Say what the frontiers of each element count."""
+    made_in = {s: e.name for e in elements for s in e.streams}
+    roots: dict[str, str] = {}
+    for element in elements:
+        if is_aligned(graph):
+            roots[element.name] = _ORDERING
+        elif element.reads_sources:
+            roots[element.name] = element.name
+        else:
+            upstream = {roots[made_in[s]] for s in element.entries}
+            roots[element.name] = upstream.pop() if len(upstream) == 1 else element.name
+    return roots
+
+
+def _channels(
+    graph: Graph,
+    elements: tuple[Element, ...],
+    needed: Mapping[str, frozenset[str]],
+    roots: Mapping[str, str],
+    buckets: int,
+) -> list[Channel]:
+    """List the channels: one for every stream and key it is read by in another element."""
+    made_in = {s: e for e in elements for s in e.streams}
+    depths = _tag_depths(graph, elements, roots)
+    found: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
+    for element in elements:
+        for stream in element.entries:
+            if made_in[stream] is not element:
+                found.setdefault((stream, _entry_key(element, stream) or None), []).append(element.name)
+    channels = []
+    for (stream, key), readers in found.items():
+        whole = graph.schema_of(stream)
+        columns = needed[stream] | frozenset(key or ())
+        writer = made_in[stream].name
+        channels.append(
+            Channel(
+                name=f"{stream}@{'+'.join(key or ())}",
+                stream=stream,
+                schema=pa.schema([f for f in whole if f.name in columns]),
+                key=key,
+                buckets=buckets if key else 1,
+                tags=depths[stream],
+                writer=writer,
+                readers=tuple(readers),
+                root=roots[writer],
+            )
+        )
+    return channels
+
+
+def _entry_key(element: Element, stream: str) -> tuple[str, ...] | None:
+    return element.key.get(stream) if element.key is not None else None
+
+
+def _tag_depths(graph: Graph, elements: tuple[Element, ...], roots: Mapping[str, str]) -> dict[str, int]:
+    """Count the numbers in the tags of every stream."""
+    made_in = {s: e for e in elements for s in e.streams}
+    depths: dict[str, int] = {}
+    for operator in graph:
+        ahead = [
+            depths[s]
+            if made_in[s] is _element_of(elements, operator)
+            else _entering(elements, operator, depths, roots, made_in)
+            for port in operator.ports
+            for s in port
+        ]
+        depth = max(ahead) + operator.depth if ahead else source_tags(graph)
+        depths.update(dict.fromkeys(operator.outputs, depth))
+    return depths
+
+
+def _entering(
+    elements: tuple[Element, ...],
+    operator: Operator,
+    depths: Mapping[str, int],
+    roots: Mapping[str, str],
+    made_in: Mapping[str, Element],
+) -> int:
+    """Count the numbers in the tags of what comes into an operator's element: those of its entries are made alike."""
+    element = _element_of(elements, operator)
+    outside = [s for s in element.entries if made_in[s] is not element]
+    restarts = any(roots[made_in[s].name] != roots[element.name] for s in outside)
+    return max(depths[s] for s in outside) + (2 if restarts else 0)
+
+
+def _element_of(elements: tuple[Element, ...], operator: Operator) -> Element:
+    return next(e for e in elements if operator in e.operators)
+
+
+def _plan(
+    graph: Graph,
+    element: Element,
+    needed: Mapping[str, frozenset[str]],
+    channels: list[Channel],
+    root: str,
+    buckets: int,
+    tasks: int,
+    path: Path | None,
+) -> Plan:
+    inlets = {c.stream: c for c in channels if element.name in c.readers}
+    outlets: dict[str, tuple[Channel, ...]] = {}
+    for channel in channels:
+        if channel.writer == element.name:
+            outlets[channel.stream] = (*outlets.get(channel.stream, ()), channel)
+    operators: list[Operator] = [
+        _inlet(graph, stream, channel) for stream, channel in inlets.items()
+    ]
+    operators += [_bare(o) for o in element.operators]
+    operators += [_outlet(graph, stream, leaving) for stream, leaving in outlets.items()]
+    sources = graph.of_kind(Source)
+    part = Graph(element.name, tuple(operators))
+    foreign = sorted({c.root for c in inlets.values()}) if any(c.root != root for c in inlets.values()) else []
+    entries = tuple(
+        Entry(
+            name=stream,
+            key=_entry_key(element, stream),
+            ordering=o.ordering if isinstance(o, Source) and len(sources) > 1 else None,
+            tick=o.tick if isinstance(o, Source | Inlet) else None,
+            number=sources.index(graph[stream]) if isinstance(o, Source) else None,
+            root=foreign.index(inlets[stream].root) if foreign else None,
+        )
+        for stream in element.entries
+        for o in [part.producer(stream)]
+    )
+    reads = {e.name: needed[e.name] | _read_beside(part, e) for e in entries}
+    # A channel may carry more than the element itself needs of a stream.
+    leaving = {o.ports[0][0]: frozenset(o.schema.names) for o in part.of_kind(Outlet)}
+    for stream, columns in leaving.items():
+        reads[stream] = reads.get(stream, needed[stream]) | columns
+    keyed = any(o.stateful for o in element.operators)
+    one_bucket = keyed and not any(e.key for e in entries)
+    own_path: Path = choose_path(part) if path is None or inlets else path
+    return Plan(
+        name=element.name,
+        graph=part,
+        entries=entries,
+        needed={**needed, **reads},
+        path=own_path,
+        buckets=1 if one_bucket else buckets,
+        tasks=1 if one_bucket else min(tasks, buckets),
+        sources=tuple(s.name for s in sources),
+        inlets=inlets,
+        outlets=outlets,
+        root=root,
+        aligned=is_aligned(graph),
+        origin=source_tags(graph) - 2,
+        restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
+    )
+
+
+def _read_beside(graph: Graph, entry: Entry) -> frozenset[str]:
+    """Return the columns of an entry that the stage itself reads."""
+    operator = graph.producer(entry.name)
+    position = operator.position if isinstance(operator, Source) else None
+    return frozenset(c for c in (*(entry.key or ()), entry.ordering, entry.tick, position) if c is not None)
+
+
+def _inlet(graph: Graph, stream: str, channel: Channel) -> Inlet:
+    producer = graph.producer(stream)
+    tick = producer.tick if isinstance(producer, Source) else None
+    return Inlet(name=stream, location=producer.location, ports=(), schema=channel.schema, tick=tick)
+
+
+def _outlet(graph: Graph, stream: str, channels: tuple[Channel, ...]) -> Outlet:
+    columns = {name for channel in channels for name in channel.schema.names}
+    producer = graph.producer(stream)
+    schema = pa.schema([f for f in producer.schema_of(stream) if f.name in columns])
+    return Outlet(name=f"to:{stream}", location=producer.location, ports=((stream,),), schema=schema)
 
 
 def _bare(operator: Operator) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
     if isinstance(operator, Sink):
         return dataclasses.replace(operator, connector=Memory())
+    if isinstance(operator, Lookup) and isinstance(operator.table, Rows):
+        return dataclasses.replace(operator, table=Rows(table=operator.table_schema.empty_table()))
     if isinstance(operator, Source) and isinstance(operator.connector, Rows):
         return dataclasses.replace(operator, connector=Rows(table=operator.connector.schema.empty_table()))
     if isinstance(operator, Source) and isinstance(operator.connector, FromSpark):
         return dataclasses.replace(operator, connector=dataclasses.replace(operator.connector, build=str))
     return operator
-
-
-def _position(graph: Graph, source: str) -> set[str]:
-    operator = graph[source]
-    assert isinstance(operator, Source)
-    return {operator.position} if operator.position else set()

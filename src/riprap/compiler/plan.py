@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from riprap.graph.graph import Graph
+import pyarrow as pa
+
+from riprap.graph.graph import Graph, Restart
 from riprap.operators.arrival import Entry
 
 Path = Literal["direct", "exchange"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """A stream on its way from one processing element to others that read it by one key.
+
+    ``key`` is None where every reader takes all of it. ``root`` is what its frontiers count: batches of a processing
+    element, or the ordering numbers of the whole application.
+    """
+
+    name: str
+    stream: str
+    schema: pa.Schema
+    key: tuple[str, ...] | None
+    buckets: int
+    tags: int
+    writer: str
+    readers: tuple[str, ...]
+    root: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One processing element: fused operators, their key, what they read, and how they are fed."""
+    """One processing element: fused operators, their key, what they read, and how they are fed.
+
+    ``inlets`` says which channel each stream from elsewhere comes by, ``outlets`` which channels each stream leaves by.
+    ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag the
+    source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
+    """
 
     name: str
     graph: Graph
@@ -23,12 +49,33 @@ class Plan:
     path: Path
     buckets: int
     tasks: int
+    sources: tuple[str, ...] = ()
+    inlets: Mapping[str, Channel] = field(default_factory=dict)
+    outlets: Mapping[str, tuple[Channel, ...]] = field(default_factory=dict)
+    root: str = ""
+    aligned: bool = False
+    origin: int = 1
+    restart: Restart = "resume"
 
     @property
     def keyed(self) -> bool:
         """Whether rows belong to buckets. Without state any task may take any row."""
         return any(o.stateful for o in self.graph)
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What the frontiers of its inlets count."""
+        return tuple(sorted({channel.root for channel in self.inlets.values()}))
+
     def span(self, task: int) -> tuple[int, int]:
         """Return the buckets [first, end) that a task has."""
         return self.buckets * task // self.tasks, self.buckets * (task + 1) // self.tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A whole application: its processing elements, each after those it reads from, and the channels between them."""
+
+    graph: Graph
+    plans: tuple[Plan, ...]
+    channels: tuple[Channel, ...]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from riprap.graph.operators import Aggregate, Join, Operator
+from collections.abc import Sequence
+
+from riprap.graph.operators import Operator
+from riprap.graph.windows import Window, span
 
 
 def shorten(text: str, limit: int) -> str:
@@ -28,14 +31,17 @@ def shorten_name(name: str, limit: int) -> str:
 
 def window_label(operator: Operator) -> str | None:
     """Say how much of its past an operator keeps, in a few words."""
-    match operator:
-        case Aggregate(window=window):
-            return _tuples(str(window.tuples))
-        case Join(windows=(left, right)):
-            return _tuples(f"{left.tuples} x {right.tuples}")
-        case _:
-            return None
+    windows: Sequence[Window] = getattr(operator, "windows", ())
+    window: Window | None = getattr(operator, "window", None)
+    words = [_words(w) for w in (windows or ((window,) if window is not None else ()))]
+    if len(words) == 2 and all(w.endswith(" tuples") for w in words):
+        words[0] = words[0].removesuffix(" tuples")
+    return " x ".join(words).replace("1 tuples", "1 tuple") if len(words) == 1 else " x ".join(words) or None
 
 
-def _tuples(count: str) -> str:
-    return f"{count} tuple" if count == "1" else f"{count} tuples"
+def _words(window: Window) -> str:
+    if window.tuples is not None:
+        return f"{window.tuples} tuples"
+    if window.time is not None:
+        return span(window.time) if window.time else "0s"
+    return "punctuation" if window.punctuation else f"{window.on} ± {window.delta}"

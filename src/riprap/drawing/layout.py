@@ -93,9 +93,9 @@ def lay_out(graph: Graph) -> Layout:
     depth = graph.fold(lambda _, inputs: 1 + max(inputs, default=-1))
     edges = []
     for operator in graph:
-        for stream in dict.fromkeys(operator.inputs):
-            passed = range(depth[stream] + 1, depth[operator.name])
-            path = (Slot(stream, depth[stream]), *(Slot(stream, layer, passing=True) for layer in passed))
+        for feeder in dict.fromkeys(o.name for o in graph.before(operator)):
+            passed = range(depth[feeder] + 1, depth[operator.name])
+            path = (Slot(feeder, depth[feeder]), *(Slot(feeder, layer, passing=True) for layer in passed))
             edges.append(Edge((*path, Slot(operator.name, depth[operator.name]))))
     slots = [Slot(operator.name, depth[operator.name]) for operator in graph]
     slots += dict.fromkeys(slot for edge in edges for slot in edge.path if slot.passing)

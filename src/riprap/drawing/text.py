@@ -199,7 +199,7 @@ def _list(graph: Graph, width: int) -> Iterator[str]:
     """Name the operators in order, each with the numbers of those it reads."""
     number = {operator.name: str(place) for place, operator in enumerate(graph, start=1)}
     for operator in graph:
-        reads = "".join(f" ◄{number[stream]}" for stream in operator.inputs)
+        reads = "".join(f" ◄{number[name]}" for name in dict.fromkeys(o.name for o in graph.before(operator)))
         rest = f"{reads} {operator.kind}{'*' if operator.stateful else ''}"
         room = max(width - len(number[operator.name]) - 1 - len(rest), 3)
         yield f"{number[operator.name]} {shorten_name(operator.name, room)}{rest}"

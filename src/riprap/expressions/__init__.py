@@ -12,7 +12,8 @@ from riprap.expressions.parsing import Named, parse_condition, parse_select
 from riprap.expressions.scope import Scope
 from riprap.expressions.tree import Expression
 from riprap.expressions.types import check_type, normalise, parse_schema, type_name
-from riprap.expressions.users import UserFunction
+from riprap.expressions.users import UserAggregate, UserFunction
+from riprap.expressions.variables import Variable, Variables, parse_variables
 
 __all__ = [
     "AggregateCall",
@@ -22,12 +23,16 @@ __all__ = [
     "ExpressionError",
     "Named",
     "Scope",
+    "UserAggregate",
     "UserFunction",
+    "Variable",
+    "Variables",
     "check_type",
     "normalise",
     "parse_aggregates",
     "parse_condition",
     "parse_schema",
     "parse_select",
+    "parse_variables",
     "type_name",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -13,30 +13,55 @@ from riprap.expressions.errors import ExpressionError, Misuse
 from riprap.expressions.functions import AGGREGATES
 from riprap.expressions.parsing import Binder, Functions, Named, check_names, parse_items
 from riprap.expressions.scope import Entry, Scope
-from riprap.expressions.tree import Column, Expression, quoted
+from riprap.expressions.tree import Column, Expression, Literal, quoted
 from riprap.expressions.types import (
     BIGINT,
     BINARY,
     DOUBLE,
     NULL,
+    check_type,
     is_decimal,
     is_integral,
+    is_list,
     is_numeric,
     type_name,
 )
+from riprap.expressions.users import UserAggregate, check_arguments
+
+Aggregates = Mapping[str, UserAggregate]
+# Other names that Spark has for an aggregate; median(x) is percentile(x, 0.5).
+_SAME = {"mean": "avg", "median": "percentile", "stddev": "stddev_samp", "variance": "var_samp"}
+_OF_ANYTHING = ("first", "last")
+_OF_NO_ARRAY = ("collect_list", "count", "max", "min")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateCall:
     """One aggregate to compute over a window; `slot` is the column that carries its result.
 
-    `argument` is None for count(*). `type` is Spark's result type.
+    `arguments` are evaluated for every tuple: none for count(*), one for the others, any number for a user's.
+    `fraction` is the second argument of percentile. `type` is Spark's result type.
     """
 
     function: str
-    argument: Expression | None
+    arguments: tuple[Expression, ...]
     type: pa.DataType
     slot: str
+    distinct: bool = False
+    fraction: float | None = None
+    user: UserAggregate | None = None
+
+    @property
+    def argument(self) -> Expression | None:
+        """The first argument, None for count(*)."""
+        return self.arguments[0] if self.arguments else None
+
+    @property
+    def sql(self) -> str:
+        inside = [argument.sql for argument in self.arguments] or ["*"]
+        if self.fraction is not None:
+            inside.append(str(self.fraction))
+        return f"{self.function}({'distinct ' if self.distinct else ''}{', '.join(inside)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +73,13 @@ class Aggregation:
 
 
 def parse_aggregates(
-    text: str, scope: Scope, keys: Sequence[str] = (), functions: Functions | None = None
+    text: str,
+    scope: Scope,
+    keys: Sequence[str] = (),
+    functions: Functions | None = None,
+    aggregates: Aggregates | None = None,
 ) -> Aggregation:
-    """Parse the outputs of an aggregate operator.
+    """Parse the outputs of an aggregate operator; `functions` and `aggregates` are the user's own, by name.
 
     >>> schema = pa.schema({"price": pa.float64(), "size": pa.int64()})
     >>> made = parse_aggregates("sum(price * size) / sum(size) as vwap", Scope.of(schema))
@@ -59,7 +88,7 @@ def parse_aggregates(
     >>> made.outputs[0].expression.sql
     '`$0` / `$1`'
     """
-    calls = _Calls(scope=scope, functions=functions or {})
+    calls = _Calls(scope=scope, functions=functions or {}, aggregates=aggregates or {})
     try:
         allowed = Scope(entries=tuple(scope.resolve(key) for key in keys), shared=scope.shared)
     except Misuse as misuse:
@@ -68,7 +97,8 @@ def parse_aggregates(
     outputs = [binder.named(item) for item in parse_items(text)]
     check_names(text, outputs)
     if not calls.made:
-        raise ExpressionError(text, "no aggregate in it", f"Aggregates: {', '.join(AGGREGATES)}")
+        known = sorted([*AGGREGATES, *calls.aggregates])
+        raise ExpressionError(text, "no aggregate in it", f"Aggregates: {', '.join(known)}")
     return Aggregation(calls=tuple(calls.made), outputs=tuple(outputs))
 
 
@@ -94,63 +124,120 @@ class _Calls:
 
     scope: Scope
     functions: Functions
+    aggregates: Aggregates
     made: list[AggregateCall] = field(default_factory=list)
 
     def take(self, binder: Binder, node: exp.Anonymous) -> Expression | None:
-        function = node.name.lower()
-        if function not in AGGREGATES or node.name in self.functions:
+        if not self._is_aggregate(node):
             return None
-        inner = Binder(text=binder.text, scope=self.scope, functions=self.functions, on_call=_no_nesting)
-        argument = self._argument(function, node, inner)
-        call = AggregateCall(
-            function=function,
-            argument=argument,
-            type=result_type(function, argument),
-            slot=f"${len(self.made)}",
-        )
+        inner = Binder(text=binder.text, scope=self.scope, functions=self.functions, on_call=self._no_nesting)
+        user = self._user(node)
+        call = _user_call(user, node, inner) if user is not None else _builtin_call(node, inner)
         for known in self.made:
             if replace(call, slot=known.slot) == known:
                 call = known
                 break
         else:
+            call = replace(call, slot=f"${len(self.made)}")
             self.made.append(call)
         return Column(sql=quoted(call.slot), type=call.type, columns=frozenset([call.slot]), key=call.slot)
 
-    def _argument(self, function: str, node: exp.Anonymous, inner: Binder) -> Expression | None:
-        if len(node.expressions) != 1:
-            raise Misuse(f"{function}() takes 1 argument, got {len(node.expressions)}")
-        (argument,) = node.expressions
-        if isinstance(argument, exp.Distinct):
-            raise Misuse(f"{function}(distinct ...) is not supported", f"Aggregates: {', '.join(AGGREGATES)}")
-        if isinstance(argument, exp.Star):
-            if function != "count":
-                raise Misuse(f"{function}(*) does not exist", "Only count(*) takes a star")
-            return None
-        return inner.bind(argument)
+    def _user(self, node: exp.Anonymous) -> UserAggregate | None:
+        return self.aggregates.get(node.name) or self.aggregates.get(node.name.lower())
+
+    def _is_aggregate(self, node: exp.Anonymous) -> bool:
+        known = node.name.lower() in AGGREGATES or self._user(node) is not None
+        return known and node.name not in self.functions
+
+    def _no_nesting(self, binder: Binder, node: exp.Anonymous) -> Expression | None:
+        if self._is_aggregate(node):
+            raise Misuse(f"{node.name}() inside an aggregate", "Aggregates do not nest")
+        return None
 
 
-def result_type(function: str, argument: Expression | None) -> pa.DataType:
-    """Return the type of an aggregate as Spark does, or raise Misuse."""
-    if function == "count" or argument is None:
-        return BIGINT
-    type = argument.type
+def _user_call(user: UserAggregate, node: exp.Anonymous, inner: Binder) -> AggregateCall:
+    for argument in node.expressions:
+        if isinstance(argument, exp.Star | exp.Distinct):
+            raise Misuse(f"{user.name}() takes expressions, got {argument.sql('spark')}")
+    arguments = tuple(inner.bind(each) for each in node.expressions)
+    check_arguments(user.name, arguments)
+    type = check_type(user.returns)
+    return AggregateCall(function=user.name, arguments=arguments, type=type, slot="", user=user)
+
+
+def _builtin_call(node: exp.Anonymous, inner: Binder) -> AggregateCall:
+    name = node.name.lower()
+    nodes, distinct = list(node.expressions), False
+    if len(nodes) == 1 and isinstance(nodes[0], exp.Distinct):
+        if name != "count":
+            raise Misuse(f"{name}(distinct ...) is not supported", "Only count(distinct x) is")
+        nodes, distinct = list(nodes[0].expressions), True
+    wanted = 2 if name == "percentile" else 1
+    if len(nodes) != wanted:
+        raise Misuse(
+            f"{name}() takes {wanted} argument{'s' if wanted > 1 else ''}, got {len(nodes)}",
+            "Write percentile(x, 0.9)" if name == "percentile" else "",
+        )
+    if isinstance(nodes[0], exp.Star):
+        if name != "count" or distinct:
+            shown = "distinct *" if distinct else "*"
+            raise Misuse(f"{name}({shown}) does not exist", "Only count(*) takes a star")
+        return AggregateCall(function=name, arguments=(), type=BIGINT, slot="")
+    argument = inner.bind(nodes[0])
+    _check_argument(name, argument, distinct)
+    function = _SAME.get(name, name)
+    fraction = None
+    if function == "percentile":
+        fraction = _fraction(inner.bind(nodes[1])) if name == function else 0.5
+    return AggregateCall(
+        function=function,
+        arguments=(argument,),
+        type=result_type(function, argument.type),
+        slot="",
+        distinct=distinct,
+        fraction=fraction,
+    )
+
+
+def _fraction(argument: Expression) -> float:
+    if isinstance(argument, Literal) and is_numeric(argument.type) and argument.scalar.is_valid:
+        value = float(argument.scalar.as_py())
+        if 0 <= value <= 1:
+            return value
+    raise Misuse(
+        f"percentile needs a literal from 0 to 1 here, got {argument.sql}", "Write percentile(x, 0.9)"
+    )
+
+
+def _check_argument(name: str, argument: Expression, distinct: bool) -> None:
+    """Refuse what an aggregate, by the name the user gave it, cannot take."""
+    type, function = argument.type, _SAME.get(name, name)
+    if function == "count" and not distinct:
+        return
     if type == NULL:
-        raise Misuse(f"{function}(null) has no type", "Write cast(null as int)")
-    if function in ("first", "last"):
-        return type
-    if function in ("min", "max"):
-        if type == BINARY:
-            raise Misuse(f"{function} of binary is not supported: {argument.sql}")
-        return type
-    if not is_numeric(type):
-        raise Misuse(f"{function} needs numbers, got {type_name(type)}: {argument.sql}", "Write a cast")
-    if is_decimal(type):
-        more = (10, 0) if function == "sum" else (4, 4)
-        return bounded(type.precision + more[0], type.scale + more[1])
-    return BIGINT if function == "sum" and is_integral(type) else DOUBLE
+        raise Misuse(f"{name}(null) has no type", "Write cast(null as int)")
+    if function in _OF_ANYTHING:
+        return
+    if function not in _OF_NO_ARRAY and not is_numeric(type):
+        raise Misuse(f"{name} needs numbers, got {type_name(type)}: {argument.sql}", "Write a cast")
+    if is_list(type) or (type == BINARY and function in ("min", "max")):
+        shown = "count(distinct)" if distinct else name
+        raise Misuse(f"{shown} of {type_name(type)} is not supported: {argument.sql}")
 
 
-def _no_nesting(binder: Binder, node: exp.Anonymous) -> Expression | None:
-    if node.name.lower() in AGGREGATES and node.name not in binder.functions:
-        raise Misuse(f"{node.name}() inside an aggregate", "Aggregates do not nest")
-    return None
+def result_type(function: str, type: pa.DataType) -> pa.DataType:
+    """Return the type of an aggregate of a type as Spark does."""
+    match function:
+        case "first" | "last" | "min" | "max":
+            return type
+        case "collect_list":
+            return pa.list_(type)
+        case "sum" if is_decimal(type):
+            return bounded(type.precision + 10, type.scale)
+        case "avg" if is_decimal(type):
+            return bounded(type.precision + 4, type.scale + 4)
+        case "count":
+            return BIGINT
+        case "sum" if is_integral(type):
+            return BIGINT
+    return DOUBLE

@@ -66,7 +66,25 @@ BUILTINS: Mapping[str, Builtin] = {
     "upper": Builtin(strings.upper, 1, 1),
     "year": Builtin(times.year, 1, 1),
 }
-AGGREGATES = ("avg", "count", "first", "last", "max", "min", "sum")
+AGGREGATES = (
+    "avg",
+    "collect_list",
+    "count",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "percentile",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+)
 
 
 def build_call(name: str, arguments: Sequence[Expression], users: Mapping[str, UserFunction]) -> Expression:

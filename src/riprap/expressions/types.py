@@ -37,7 +37,7 @@ _NAMES = {
 }
 SUPPORTED = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, "
-    "timestamp (UTC, microseconds), timestamp_ntz (microseconds)"
+    "timestamp (UTC, microseconds), timestamp_ntz (microseconds), and array<T> of one of these"
 )
 
 _FROM_SQL = {
@@ -59,11 +59,13 @@ _FROM_SQL = {
 def type_name(type: pa.DataType) -> str:
     """Name an Arrow type as Spark SQL does.
 
-    >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2))
-    ('bigint', 'decimal(10,2)')
+    >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2)), type_name(pa.list_(pa.float64()))
+    ('bigint', 'decimal(10,2)', 'array<double>')
     """
     if pa.types.is_decimal128(type):
         return f"decimal({type.precision},{type.scale})"
+    if is_list(type):
+        return f"array<{type_name(type.value_type)}>"
     return _NAMES.get(type, str(type))
 
 
@@ -83,6 +85,8 @@ def check_type(type: pa.DataType, where: str = "") -> pa.DataType:
         return type
     if pa.types.is_decimal128(type) and 0 <= type.scale <= type.precision:
         return type
+    if is_list(type) and not pa.types.is_nested(type.value_type):
+        return pa.list_(check_type(type.value_type, where))
     suffix = f" of {where}" if where else ""
     raise ExpressionError("", f"type {type}{suffix} is not supported", f"Supported types: {SUPPORTED}")
 
@@ -138,6 +142,10 @@ def from_sql(type: exp.DataType) -> pa.DataType:
         if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
             raise Misuse(f"decimal({precision},{scale}) does not exist", "1 <= p <= 38 and 0 <= s <= p")
         return pa.decimal128(precision, scale)
+    if type.this == exp.DataType.Type.ARRAY and len(type.expressions) == 1:
+        (element,) = type.expressions
+        if element.this != exp.DataType.Type.ARRAY:
+            return pa.list_(from_sql(element))
     known = _FROM_SQL.get(type.this)
     if known is None or type.expressions:
         raise Misuse(f"type {type.sql('spark').lower()} is not supported", f"Supported types: {SUPPORTED}")
@@ -162,3 +170,8 @@ def is_numeric(type: pa.DataType) -> bool:
 
 def is_time(type: pa.DataType) -> bool:
     return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def is_list(type: pa.DataType) -> bool:
+    # Not list views: Arrow 26 loses values when it casts one that has nulls.
+    return bool(pa.types.is_list(type) or pa.types.is_large_list(type))

@@ -1,4 +1,4 @@
-"""Functions that users bring along: called with whole Arrow arrays, and checked for what they return."""
+"""Functions and aggregates that users bring along: called with whole Arrow arrays, and checked for what they return."""
 
 from __future__ import annotations
 
@@ -32,6 +32,32 @@ class UserFunction:
         check_type(self.returns, f"user function {self.name}")
 
 
+@dataclass(frozen=True, slots=True)
+class UserAggregate:
+    """An aggregate over Arrow arrays that an aggregate operator can call by name.
+
+    >>> import pyarrow.compute as pc
+    >>> UserAggregate("oldest", lambda xs: pc.list_element(xs, 0), returns=pa.int64()).name
+    'oldest'
+
+    It gets one list array for each argument, whose elements are the windows: each the values of that argument, oldest
+    first, nulls included. It returns an array of type `returns` with one value for each window, which must depend
+    on that window alone: how many windows come in one call is not fixed. It must be deterministic and without side
+    effects.
+    """
+
+    name: str
+    callable: Callable[..., pa.Array]
+    returns: pa.DataType
+
+    def __post_init__(self) -> None:
+        check_type(self.returns, f"user aggregate {self.name}")
+
+    def apply(self, sql: str, windows: Sequence[pa.ListArray]) -> pa.Array:
+        """Call it with the windows of each argument; `sql` names the call in errors."""
+        return _checked("aggregate", self, sql, windows, len(windows[0]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCall(Expression):
     function: UserFunction
@@ -39,33 +65,31 @@ class UserCall(Expression):
 
     def value(self, columns: Columns, rows: int) -> Value:
         arrays = [argument.evaluate(columns, rows) for argument in self.arguments]
-        try:
-            result = self.function.callable(*arrays)
-        except Exception as error:
-            raise EvaluationError(
-                self.sql, f"user function {self.function.name} failed: {error!r}"
-            ) from error
-        if not isinstance(result, pa.Array | pa.ChunkedArray):
-            raise self._wrong(f"a {type(result).__name__}, not an Arrow array")
-        if len(result) != rows:
-            raise self._wrong(f"{len(result)} rows for {rows}")
-        if result.type != self.function.returns:
-            raise self._wrong(
-                f"{type_name(result.type)}, not the declared {type_name(self.function.returns)}"
-            )
-        return normalise(result)
+        return _checked("function", self.function, self.sql, arrays, rows)
 
-    def _wrong(self, what: str) -> EvaluationError:
-        return EvaluationError(self.sql, f"user function {self.function.name} returned {what}")
+
+def _checked(
+    kind: str, user: UserFunction | UserAggregate, sql: str, arrays: Sequence[pa.Array], rows: int
+) -> pa.Array:
+    """Call a user's code and check what it returns."""
+    who = f"user {kind} {user.name}"
+    try:
+        result = user.callable(*arrays)
+    except Exception as error:
+        raise EvaluationError(sql, f"{who} failed: {error!r}") from error
+    if not isinstance(result, pa.Array | pa.ChunkedArray):
+        raise EvaluationError(sql, f"{who} returned a {type(result).__name__}, not an Arrow array")
+    if len(result) != rows:
+        raise EvaluationError(sql, f"{who} returned {len(result)} rows for {rows}")
+    if result.type != user.returns:
+        got, declared = type_name(result.type), type_name(user.returns)
+        raise EvaluationError(sql, f"{who} returned {got}, not the declared {declared}")
+    return normalise(result)
 
 
 def user_call(function: UserFunction, arguments: Sequence[Expression]) -> Expression:
     """Build a call of a user's function."""
-    if not arguments:
-        raise Misuse(f"{function.name}() needs at least one argument", "A function of nothing has no rows")
-    for argument in arguments:
-        if argument.type == NULL:
-            raise Misuse(f"null has no type as an argument of {function.name}()", "Write cast(null as int)")
+    check_arguments(function.name, arguments)
     return UserCall(
         sql=f"{function.name}({', '.join(each.sql for each in arguments)})",
         type=check_type(function.returns),
@@ -74,3 +98,12 @@ def user_call(function: UserFunction, arguments: Sequence[Expression]) -> Expres
         function=function,
         arguments=tuple(arguments),
     )
+
+
+def check_arguments(name: str, arguments: Sequence[Expression]) -> None:
+    """Refuse arguments from which no array can be made for a user's code."""
+    if not arguments:
+        raise Misuse(f"{name}() needs at least one argument", "A function of nothing has no rows")
+    for argument in arguments:
+        if argument.type == NULL:
+            raise Misuse(f"null has no type as an argument of {name}()", "Write cast(null as int)")

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 import pyarrow as pa
 
 from riprap.errors import GraphError
-from riprap.expressions import (
-    ExpressionError,
-    Named,
-    Scope,
-    UserFunction,
-    check_type,
-    parse_aggregates,
-    parse_condition,
-    parse_schema,
-    parse_select,
-    type_name,
-)
-from riprap.graph.checks import NAME, Here, has
-from riprap.graph.connectors import FileSink, FromSpark, SinkConnector, SourceConnector
-from riprap.graph.graph import Graph
+from riprap.expressions import ExpressionError, UserAggregate, UserFunction, parse_schema
+from riprap.graph.building.builder import Builder
+from riprap.graph.building.customs import Customs
+from riprap.graph.building.edges import Edges
+from riprap.graph.building.functors import Functors
+from riprap.graph.building.holding import Holding
+from riprap.graph.building.pairing import Pairing
+from riprap.graph.building.routing import Routing
+from riprap.graph.building.windows import Windowed
+from riprap.graph.checks import NAME
+from riprap.graph.graph import Graph, Restart
 from riprap.graph.location import Location
-from riprap.graph.operators import Aggregate, Functor, Join, Operator, Sink, Source
-from riprap.graph.policies import Consistent, Policy
 from riprap.graph.stream import Stream
-from riprap.graph.windows import Every, SlidingWindow, every
 
 if TYPE_CHECKING:
     from riprap.runtime.run import Run
 
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
-class Application:
+
+class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs):
     """A dataflow graph under construction.
 
     >>> import riprap as rr
@@ -45,16 +42,21 @@ class Application:
     ['words', 'counts', 'out']
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, within: Builder | None = None) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise GraphError(f"an application's name is letters, digits and '_', got {name!r}")
-        self.name = name
-        self._operators: dict[str, Operator] = {}
-        self._functions: dict[str, UserFunction] = {}
+        super().__init__(name, within)
 
     def graph(self) -> Graph:
         """Check the application as a whole and return it as a value."""
-        return Graph.of(self.name, self._operators.values())
+        open_loops = [name for name, stream in self._loops.items() if stream is None]
+        if open_loops:
+            raise GraphError(f"loop '{open_loops[0]}' is open: close it with app.close(loop, stream)")
+        operators = [
+            dataclasses.replace(o, control=tuple(self._loops.get(s) or s for s in o.control)) if o.control else o
+            for o in self._operators.values()
+        ]
+        return Graph.of(self.name, operators, self._places, self._restarts)
 
     def run(self, **options: Any) -> Run:
         """Run the application on Spark; see :func:`riprap.runtime.run` for the options."""
@@ -63,227 +65,96 @@ class Application:
 
         return run(self.graph(), **options)
 
+    def composite(
+        self, name: str, build: Callable[Concatenate[Application, Given], Made], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Made:
+        """Add a sub-graph under a name: ``build`` is called with a place to add operators to, and may be used again.
+
+        Its operators are called ``name.operator``. What it returns, mostly streams, is returned.
+        """
+        location = Location.of_caller()
+        inner = Application(name, self)
+        if any(o.startswith(inner.prefix) for o in self._operators):
+            raise GraphError(f"composite '{inner.prefix[:-1]}' ({location}): there is one of that name already")
+        return build(inner, *args, **kwargs)
+
+    def place(self, element: str, *operators: Stream | str, restart: Restart = "resume") -> None:
+        """Put operators into a processing element of their own: one Spark query, which fails and restarts by itself.
+
+        Name operators by their streams, or sinks and others by name. ``restart`` says where the element goes on reading
+        when its run is taken up again: "resume", where it stopped, or "live", with what comes from then on; what it
+        passes over is lost, and counted.
+        """
+        location = Location.of_caller()
+        if restart not in get_args(Restart):
+            raise GraphError(f"place '{element}' ({location}): restart= is 'resume' or 'live', got {restart!r}")
+        if not isinstance(element, str) or not NAME.fullmatch(element):
+            raise GraphError(f"place at {location}: a name is letters, digits and '_', got {element!r}")
+        if not operators:
+            raise GraphError(f"place '{element}' ({location}): it names no operator")
+        for each in operators:
+            name = each.name if isinstance(each, Stream) else self.prefix + each
+            found = self.taken(name)
+            if found is None:
+                there = ", ".join(self._operators) or "none yet"
+                raise GraphError(f"place '{element}' ({location}): no operator '{name}'. There are: {there}")
+            if self._places.get(found.name, element) != element:
+                raise GraphError(
+                    f"place '{element}' ({location}): '{found.name}' is in '{self._places[found.name]}' already"
+                )
+            self._places[found.name] = element
+        self._restarts[element] = restart
+
+    def loop(self, name: str, schema: str | pa.Schema) -> Stream:
+        """Give out a stream that is made later, to put on a control port; :meth:`close` says which it is."""
+        location = Location.of_caller()
+        if self.taken(self.prefix + name) is not None or self.prefix + name in self._loops:
+            raise GraphError(f"loop '{name}' ({location}): the name is taken")
+        try:
+            known = parse_schema(schema) if isinstance(schema, str) else schema
+        except ExpressionError as error:
+            raise GraphError(f"loop '{name}' ({location}): {error}") from error
+        self._loops[self.prefix + name] = None
+        return Stream(self.prefix + name, known, self.root)
+
+    def close(self, loop: Stream, stream: Stream) -> None:
+        """Say which stream a loop is."""
+        location = Location.of_caller()
+        if loop.name not in self._loops:
+            raise GraphError(f"close at {location}: '{loop.name}' is no loop. Make one with app.loop(...)")
+        if self._loops[loop.name] is not None:
+            raise GraphError(f"close at {location}: loop '{loop.name}' is '{self._loops[loop.name]}' already")
+        if loop.schema != stream.schema:
+            raise GraphError(f"close at {location}: {loop} was announced, and it is {stream}")
+        self._loops[loop.name] = stream.name
+
     def function(self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType) -> None:
         """Register a function over Arrow arrays for use in the expressions of operators added after it."""
-        location = Location.of_caller()
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise GraphError(f"function at {location}: a name is letters, digits and '_', got {name!r}")
-        if name.lower() in self._functions:
-            raise GraphError(f"function '{name}' ({location}): there is a function of that name already")
+        location, kind = self._declared("function", name, returns)
         try:
-            kind = parse_schema(f"it {returns}").field(0).type if isinstance(returns, str) else returns
             self._functions[name.lower()] = UserFunction(name=name, callable=function, returns=kind)
         except ExpressionError as error:
             raise GraphError(f"function '{name}' ({location}): returns={returns!r}: {error}") from error
 
-    def source(
-        self,
-        name: str,
-        connector: SourceConnector,
-        *,
-        position: str | None = None,
-        ordering: str | None = None,
-        protect: Policy | None = None,
-    ) -> Stream:
-        """Add a source.
-
-        ``position`` names a column that says where in the source a tuple stands (ascending whole numbers);
-        without it files and rows count their tuples, and a Spark DataFrame is taken to be unordered.
-        ``ordering`` names a column by which tuples of several sources interleave.
-        """
-        here = Here("Source", name, self)
-        with here:
-            schema = pa.schema([pa.field(f.name, check_type(f.type, f.name)) for f in connector.schema])
-        for column, what in ((position, "position"), (ordering, "ordering")):
-            if column is not None and column not in schema.names:
-                raise here.error(f"{what}= names column '{column}', which does not exist", has(schema))
-        if position is not None and not pa.types.is_signed_integer(schema.field(position).type):
-            got = type_name(schema.field(position).type)
-            raise here.error(
-                f"position= must name a column of whole numbers, '{position}' is {got}", has(schema)
-            )
-        if ordering is not None and not _orders(schema.field(ordering).type):
-            got = type_name(schema.field(ordering).type)
-            raise here.error(
-                f"ordering= must name a column of whole numbers, dates or timestamps, '{ordering}' is {got}",
-                has(schema),
-            )
-        if isinstance(protect, Consistent) and isinstance(connector, FromSpark) and position is None:
-            raise here.error(
-                "an unordered Spark source cannot be replayed, so it cannot start a consistent region",
-                "Name its position= column",
-            )
-        here.policy(protect, stateful=False)
-        return self._add(
-            Source(
-                name=name,
-                location=here.location,
-                inputs=(),
-                schema=schema,
-                protect=protect,
-                connector=connector,
-                position=position,
-                ordering=ordering,
-            )
-        )
-
-    def functor(
-        self,
-        name: str,
-        stream: Stream,
-        *,
-        where: str | None = None,
-        select: str | None = None,
-        protect: Policy | None = None,
-    ) -> Stream:
-        """Add a filter (``where``), a projection or computed columns (``select``), or both."""
-        here = Here("Functor", name, self, stream)
-        if where is None and select is None:
-            raise here.error("it does nothing", "Give it where=, select= or both")
-        scope = Scope.of(stream.schema)
-        with here:
-            condition = parse_condition(where, scope, self._functions) if where is not None else None
-            chosen = parse_select(select if select is not None else "*", scope, self._functions)
-        here.policy(protect, stateful=False)
-        return self._add(
-            Functor(
-                name=name,
-                location=here.location,
-                inputs=(stream.name,),
-                schema=_schema_of(chosen),
-                protect=protect,
-                where=condition,
-                select=chosen,
-            )
-        )
-
-    def aggregate(
-        self,
-        name: str,
-        stream: Stream,
-        *,
-        by: str | Sequence[str] = (),
-        window: SlidingWindow,
-        emit: Every | None = None,
-        select: str,
-        protect: Policy | None = None,
-    ) -> Stream:
-        """Add an aggregate over the newest tuples of each key; the key's columns come first in its output."""
-        here = Here("Aggregate", name, self, stream)
-        keys = here.keys(by, stream)
-        if not isinstance(window, SlidingWindow):
-            raise here.error(f"window= takes a window, got {window!r}", "Write rr.sliding(tuples=...)")
-        if window.tuples < 1:
-            raise here.error(f"its window holds {window.tuples} tuples", "An aggregate needs at least one")
-        if emit is not None and not isinstance(emit, Every):
-            raise here.error(f"emit= takes an output rule, got {emit!r}", "Write rr.every(tuples=...)")
-        with here:
-            aggregation = parse_aggregates(select, Scope.of(stream.schema), keys, self._functions)
-        taken = [n.name for n in aggregation.outputs if n.name in keys]
-        if taken:
-            raise here.error(
-                f"select= names {taken[0]!r} again", "The key's columns come first by themselves"
-            )
-        here.policy(protect, stateful=True)
-        key_fields = [stream.schema.field(k) for k in keys]
-        return self._add(
-            Aggregate(
-                name=name,
-                location=here.location,
-                inputs=(stream.name,),
-                schema=pa.schema([*key_fields, *_schema_of(aggregation.outputs)]),
-                protect=protect,
-                by=keys,
-                window=window,
-                emit=emit if emit is not None else every(tuples=1),
-                aggregation=aggregation,
-            )
-        )
-
-    def join(
-        self,
-        name: str,
-        left: Stream,
-        right: Stream,
-        *,
-        by: str | Sequence[str],
-        windows: tuple[SlidingWindow, SlidingWindow],
-        where: str | None = None,
-        select: str,
-        protect: Policy | None = None,
-    ) -> Stream:
-        """Add a join of two streams: each tuple meets the other port's window of the same key."""
-        here = Here("Join", name, self, left, right)
-        keys = here.keys(by, left, right)
-        if not keys:
-            raise here.error("a join needs a key", "Give it by=, a column that both streams have")
-        if left.name == right.name:
-            raise here.error(
-                f"both ports read stream '{left.name}'",
-                "Give one side another name with a functor select='*'",
-            )
-        if not (
-            isinstance(windows, tuple)
-            and len(windows) == 2
-            and all(isinstance(w, SlidingWindow) for w in windows)
-        ):
-            raise here.error(
-                f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))"
-            )
-        if windows[0].tuples == windows[1].tuples == 0:
-            raise here.error(
-                "both windows are of size 0, so no tuple can ever meet another", "Give one a size"
-            )
-        scope = Scope.qualified({left.name: left.schema, right.name: right.schema}, shared=frozenset(keys))
-        with here:
-            condition = parse_condition(where, scope, self._functions) if where is not None else None
-            chosen = parse_select(select, scope, self._functions)
-        here.policy(protect, stateful=True)
-        return self._add(
-            Join(
-                name=name,
-                location=here.location,
-                inputs=(left.name, right.name),
-                schema=_schema_of(chosen),
-                protect=protect,
-                by=keys,
-                windows=windows,
-                where=condition,
-                select=chosen,
-            )
-        )
-
-    def sink(
-        self, name: str, stream: Stream, connector: SinkConnector, *, protect: Policy | None = None
+    def aggregate_function(
+        self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType
     ) -> None:
-        """Add a sink."""
-        here = Here("Sink", name, self, stream)
-        here.policy(protect, stateful=False)
-        binary = [f.name for f in stream.schema if pa.types.is_binary(f.type)]
-        if binary and isinstance(connector, FileSink) and connector.format == "json":
-            raise here.error(
-                f"a JSON file cannot hold the binary column '{binary[0]}'",
-                "Leave it out with a functor's select=",
-            )
-        self._add(
-            Sink(
-                name=name,
-                location=here.location,
-                inputs=(stream.name,),
-                schema=stream.schema,
-                protect=protect,
-                connector=connector,
-            )
-        )
+        """Register an aggregate: a function that gets a list array a argument (a window an element) and returns a value
+        a window, for use in the ``select=`` of aggregates added after it."""
+        location, kind = self._declared("aggregate function", name, returns)
+        try:
+            self._aggregates[name.lower()] = UserAggregate(name=name, callable=function, returns=kind)
+        except ExpressionError as error:
+            raise GraphError(f"aggregate function '{name}' ({location}): returns={returns!r}: {error}") from error
 
-    def _add(self, operator: Operator) -> Stream:
-        self._operators[operator.name] = operator
-        return Stream(operator.name, operator.schema, self)
-
-
-def _schema_of(named: Sequence[Named]) -> pa.Schema:
-    return pa.schema([pa.field(n.name, n.expression.type) for n in named])
-
-
-def _orders(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_signed_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+    def _declared(self, what: str, name: str, returns: str | pa.DataType) -> tuple[Location, pa.DataType]:
+        location = Location.of_caller()
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise GraphError(f"{what} at {location}: a name is letters, digits and '_', got {name!r}")
+        if name.lower() in self._functions or name.lower() in self._aggregates:
+            raise GraphError(f"{what} '{name}' ({location}): there is a function of that name already")
+        try:
+            kind = parse_schema(f"it {returns}").field(0).type if isinstance(returns, str) else returns
+        except ExpressionError as error:
+            raise GraphError(f"{what} '{name}' ({location}): returns={returns!r}: {error}") from error
+        return location, kind

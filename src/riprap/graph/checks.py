@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,9 +14,21 @@ from riprap.expressions import ExpressionError, type_name
 from riprap.graph.location import Location
 from riprap.graph.policies import Checkpoint, Consistent, Eventual, Policy
 from riprap.graph.stream import Stream
+from riprap.graph.windows import Window
 
 if TYPE_CHECKING:
-    from riprap.graph.application import Application
+    from riprap.graph.building.builder import Builder
+
+Port = Stream | Sequence[Stream]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What an input port takes: streams of one schema."""
+
+    streams: tuple[str, ...]
+    schema: pa.Schema
+
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -23,15 +36,18 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class Here:
     """The operator being added: checks what all kinds share, and gives every problem its name and line."""
 
-    def __init__(self, kind: str, name: str, application: Application, *streams: Stream) -> None:
+    def __init__(self, kind: str, name: str, application: Builder, *ports: Port) -> None:
         self.kind = kind
         self.name = name
+        self._application = application
+        streams = [s for port in ports for s in ((port,) if isinstance(port, Stream) else port)]
         self.location = Location.of_caller()
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise self.error(
                 f"its name is {name!r}", "Names are letters, digits and '_', starting with a letter"
             )
-        taken = application._operators.get(name)
+        self.full_name = application.prefix + name
+        taken = application.taken(self.full_name)
         if taken is not None:
             raise self.error(
                 f"the name is taken by {taken.kind} at {taken.location}",
@@ -42,10 +58,14 @@ class Here:
                 raise self.error(
                     f"it reads {stream!r}", "Give it the stream that app.source(...) and others return"
                 )
-            if stream.application is not application:
+            if stream.application is not application.root:
                 raise self.error(
                     f"it reads {stream} of application '{stream.application.name}'",
-                    f"There are here: {', '.join(application._operators) or 'none yet'}",
+                    f"There are here: {', '.join(application.streams) or 'none yet'}",
+                )
+            if stream.ticks:
+                raise self.error(
+                    f"it reads the clock '{stream.name}'", "Ticks go to the clock= of operators that measure time"
                 )
 
     def error(self, problem: str, do: str) -> GraphError:
@@ -58,23 +78,71 @@ class Here:
         if isinstance(error, ExpressionError):
             raise GraphError(f"{self.kind} '{self.name}' ({self.location}): {error}") from error
 
-    def keys(self, by: str | Sequence[str], *streams: Stream) -> tuple[str, ...]:
+    def keys(self, by: str | Sequence[str], *inputs: Inputs) -> tuple[str, ...]:
         keys = (by,) if isinstance(by, str) else tuple(by)
         if len(set(keys)) != len(keys):
             raise self.error(f"by={by!r} names a column twice", "Name each once")
         for key in keys:
-            for stream in streams:
-                if key not in stream.schema.names:
-                    raise self.error(
-                        f"by= names column '{key}', which {stream.name} lacks", has(stream.schema)
-                    )
-            kinds = [s.schema.field(key).type for s in streams]
+            for each in inputs:
+                if key not in each.schema.names:
+                    raise self.error(f"by= names column '{key}', which {each.streams[0]} lacks", has(each.schema))
+            kinds = [each.schema.field(key).type for each in inputs]
+            if pa.types.is_list(kinds[0]):
+                raise self.error(f"the key '{key}' is {type_name(kinds[0])}", "A key's columns are single values")
             if any(kind != kinds[0] for kind in kinds):
                 raise self.error(
                     f"the key '{key}' is {' and '.join(type_name(k) for k in kinds)}",
                     "Cast one side to the other",
                 )
         return keys
+
+    def port(self, port: Port) -> Inputs:
+        """Return the streams of an input port, all of one schema, and that schema."""
+        streams = (port,) if isinstance(port, Stream) else tuple(port)
+        if not streams:
+            raise self.error("a port has no stream", "Give it at least one")
+        first = streams[0]
+        if len({s.name for s in streams}) < len(streams):
+            raise self.error("a port has the same stream twice", "Name each once")
+        for other in streams[1:]:
+            if other.schema != first.schema:
+                raise self.error(
+                    f"its port takes {first} and {other}, which differ", "Make them alike with a functor's select="
+                )
+        return Inputs(tuple(s.name for s in streams), first.schema)
+
+    def clock(self, clock: Stream | None, *, needed: bool, why: str = "") -> str | None:
+        """Check the clock an operator hears."""
+        if clock is None:
+            if needed:
+                raise self.error(f"{why} is by a clock's time", "Give it clock=, or name a time column with on=")
+            return None
+        if not isinstance(clock, Stream) or not clock.ticks:
+            raise self.error(f"clock= is {clock!r}", "Give it what app.clock(...) returned")
+        if clock.application is not self._application.root:
+            raise self.error("clock= is another application's", "Make one here with app.clock(...)")
+        if not needed:
+            raise self.error("it has a clock=, and nothing in it is by a clock's time", "Leave one out")
+        return clock.name
+
+    def window(self, window: object, schema: pa.Schema, *, shape: str | None = None) -> Window:
+        """Check a window and the column it measures."""
+        if not isinstance(window, Window):
+            raise self.error(f"window= takes a window, got {window!r}", "Write rr.sliding(...) or rr.tumbling(...)")
+        if shape is not None and window.shape != shape:
+            raise self.error(f"its window is {window}", f"Write rr.{shape}(...)")
+        if window.on is not None:
+            if window.on not in schema.names:
+                raise self.error(f"on= names column '{window.on}', which does not exist", has(schema))
+            kind = schema.field(window.on).type
+            if window.time is not None and not pa.types.is_timestamp(kind):
+                raise self.error(
+                    f"time is read off a timestamp, '{window.on}' is {type_name(kind)}",
+                    "Cast it, or measure a number's change with delta=",
+                )
+            if window.delta is not None and not (pa.types.is_signed_integer(kind) or pa.types.is_floating(kind)):
+                raise self.error(f"delta= needs a number, '{window.on}' is {type_name(kind)}", "Cast it")
+        return window
 
     def policy(self, protect: Policy | None, *, stateful: bool) -> None:
         if protect is None:

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import pyarrow as pa
 
 from riprap.errors import GraphError
 from riprap.graph.operators import Operator, Sink, Source
 
+Restart = Literal["resume", "live"]
 Value = TypeVar("Value")
 Kind = TypeVar("Kind", bound=Operator)
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A checked dataflow graph. Make one with :meth:`of`, which validates and orders the operators."""
+    """A checked dataflow graph. Make one with :meth:`of`, which validates and orders the operators.
+
+    ``places`` says in which processing element the user wants an operator, where the user said so, and ``restarts`` where
+    such an element goes on reading after a restart.
+    """
 
     name: str
     operators: tuple[Operator, ...]
+    places: Mapping[str, str] = field(default_factory=dict)
+    restarts: Mapping[str, Restart] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, operators: Iterable[Operator]) -> Graph:
+    def of(
+        cls,
+        name: str,
+        operators: Iterable[Operator],
+        places: Mapping[str, str] | None = None,
+        restarts: Mapping[str, Restart] | None = None,
+    ) -> Graph:
         """Check the operators as a whole and put them in order."""
         by_name: dict[str, Operator] = {}
+        streams: dict[str, Operator] = {}
         for operator in operators:
-            if operator.name in by_name:
-                raise GraphError(
-                    f"{operator}: the name is taken by {by_name[operator.name].kind} at "
-                    f"{by_name[operator.name].location}. Names are the checkpoint's key: give each its own"
-                )
+            for taken in (by_name.get(operator.name), *(streams.get(s) for s in operator.outputs)):
+                if taken is not None:
+                    raise GraphError(
+                        f"{operator}: the name is taken by {taken.kind} at {taken.location}. "
+                        "Names are the checkpoint's key: give each its own"
+                    )
             by_name[operator.name] = operator
+            streams.update(dict.fromkeys(operator.outputs, operator))
         for operator in by_name.values():
-            for stream in operator.inputs:
-                if stream not in by_name:
+            for stream in (*operator.inputs, *operator.control):
+                if stream not in streams:
                     raise GraphError(
                         f"{operator}: reads stream '{stream}', which does not exist. "
-                        f"There are: {', '.join(by_name) or 'none'}"
+                        f"There are: {', '.join(streams) or 'none'}"
                     )
-        graph = cls(name, tuple(_in_order(by_name)))
+        graph = cls(name, tuple(_in_order(by_name, streams)), dict(places or {}), dict(restarts or {}))
         graph._check_ends()
         return graph
 
@@ -55,22 +73,40 @@ class Graph:
         """Return the operators of one class, in order."""
         return tuple(o for o in self.operators if isinstance(o, kind))
 
-    def consumers(self, name: str) -> tuple[Operator, ...]:
-        """Return the operators that read a stream, in order."""
-        return tuple(o for o in self.operators if name in o.inputs)
+    def producer(self, stream: str) -> Operator:
+        """Return the operator that puts out a stream."""
+        for operator in self.operators:
+            if stream in operator.outputs:
+                return operator
+        raise KeyError(f"no stream '{stream}'; there are: {', '.join(s for o in self for s in o.outputs)}")
 
-    def fold(
-        self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False
-    ) -> dict[str, Value]:
+    def schema_of(self, stream: str) -> pa.Schema:
+        """Return the schema of a stream."""
+        return self.producer(stream).schema_of(stream)
+
+    def consumers(self, stream: str) -> tuple[Operator, ...]:
+        """Return the operators that read a stream, in order; those that have it on their control port are not among them."""
+        return tuple(o for o in self.operators if stream in o.inputs)
+
+    def after(self, operator: Operator) -> tuple[Operator, ...]:
+        """Return the operators that read an output of another, control ports included."""
+        outputs = set(operator.outputs)
+        return tuple(o for o in self.operators if outputs & {*o.inputs, *o.control})
+
+    def before(self, operator: Operator) -> tuple[Operator, ...]:
+        """Return the operators that another reads from, one for each stream; control ports not included."""
+        return tuple(self.producer(stream) for stream in operator.inputs)
+
+    def fold(self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False) -> dict[str, Value]:
         """Walk the graph once, giving each operator what its neighbours came to.
 
-        Downstream (the default) ``visit`` gets the results of the inputs, port by port; ``upward`` it gets
-        those of the consumers. This is the one traversal everything else uses.
+        Downstream (the default) ``visit`` gets the results of the producers of its inputs, stream by stream; ``upward``
+        it gets those of the consumers. This is the one traversal everything else uses.
         """
         results: dict[str, Value] = {}
         for operator in reversed(self.operators) if upward else self.operators:
-            near = [o.name for o in self.consumers(operator.name)] if upward else operator.inputs
-            results[operator.name] = visit(operator, [results[n] for n in near])
+            near = self.after(operator) if upward else self.before(operator)
+            results[operator.name] = visit(operator, [results[o.name] for o in near if o.name in results])
         return results
 
     def _check_ends(self) -> None:
@@ -80,7 +116,10 @@ class Graph:
             raise GraphError(
                 f"application '{self.name}' has no sink: end it with app.sink(name, stream, ...)"
             )
-        reaches = self.fold(lambda o, after: isinstance(o, Sink) or any(after), upward=True)
+        steering = {stream for o in self.operators for stream in o.control}
+        reaches = self.fold(
+            lambda o, after: isinstance(o, Sink) or bool(steering & set(o.outputs)) or any(after), upward=True
+        )
         for operator in self.operators:
             if not reaches[operator.name]:
                 raise GraphError(
@@ -88,7 +127,7 @@ class Graph:
                 )
 
 
-def _in_order(by_name: dict[str, Operator]) -> Iterator[Operator]:
+def _in_order(by_name: Mapping[str, Operator], streams: Mapping[str, Operator]) -> Iterator[Operator]:
     done: set[str] = set()
     open_: list[str] = []
 
@@ -98,11 +137,11 @@ def _in_order(by_name: dict[str, Operator]) -> Iterator[Operator]:
         if operator.name in open_:
             circle = [operator.name, *reversed(open_[open_.index(operator.name) :])]
             raise GraphError(
-                f"{operator}: the streams run in a circle: {' -> '.join(circle)}. Cut it somewhere"
+                f"{operator}: the streams run in a circle: {' -> '.join(circle)}. Only a control port may close one"
             )
         open_.append(operator.name)
         for stream in operator.inputs:
-            yield from visit(by_name[stream])
+            yield from visit(streams[stream])
         open_.pop()
         done.add(operator.name)
         yield operator

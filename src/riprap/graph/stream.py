@@ -10,16 +10,24 @@ import pyarrow as pa
 from riprap.expressions import type_name
 
 if TYPE_CHECKING:
-    from riprap.graph.application import Application
+    from riprap.graph.building.builder import Builder
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What an operator puts out: its name and schema. Give it to the operators that read it."""
+    """What an operator puts out: its name and schema. Give it to the operators that read it.
+
+    ``label`` is its name without that of the composite it was made in: what expressions call it.
+    """
 
     name: str
     schema: pa.Schema
-    application: Application
+    application: Builder
+    ticks: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.name.rpartition(".")[2]
 
     def __str__(self) -> str:
         return f"stream '{self.name}' ({', '.join(f'{f.name} {type_name(f.type)}' for f in self.schema)})"

@@ -1,48 +1,174 @@
-"""Windows and output rules, as values."""
+"""Windows and output rules, as values.
+
+Every window of a key is a run of its consecutive tuples. Time is data: it is read off a column (``on=``), where a tuple
+that is older than the newest one of its key counts as just as old as that, or it is told by the ticks of a clock.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from riprap.errors import GraphError
+from riprap.graph.policies import seconds
+
+Shape = Literal["sliding", "tumbling"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlidingWindow:
-    """The newest ``tuples`` tuples of a key."""
+class Window:
+    """Which of a key's tuples belong together. Exactly one of the four measures is set; time is in microseconds.
 
-    tuples: int
+    *Sliding*: the newest tuples, up to a number, an age, or a difference in a column. *Tumbling*: tuples are collected
+    until there are so many, until time passes a multiple of the period, until a column differs by more than ``delta``
+    from the first tuple's, or until a punctuation; then the window closes and the next one is empty.
+    """
+
+    shape: Shape
+    tuples: int | None = None
+    time: int | None = None
+    delta: float | None = None
+    punctuation: bool = False
+    on: str | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether it never holds a tuple."""
+        return self.tuples == 0 or self.time == 0
+
+    @property
+    def ticking(self) -> bool:
+        """Whether a clock tells its time."""
+        return self.time is not None and self.on is None
 
     def __str__(self) -> str:
-        return f"sliding({self.tuples} tuples)"
+        if self.punctuation:
+            return f"{self.shape}(punctuation)"
+        if self.tuples is not None:
+            return f"{self.shape}({self.tuples} tuples)"
+        on = f" of {self.on}" if self.on else ""
+        return f"{self.shape}({span(self.time)}{on})" if self.time is not None else f"{self.shape}({self.delta}{on})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
-    """An output each time ``tuples`` tuples of a key have arrived."""
+    """An output each time ``tuples`` tuples of a key have arrived, or time has passed a multiple of ``time``."""
 
-    tuples: int
+    tuples: int | None = None
+    time: int | None = None
 
     def __str__(self) -> str:
-        return f"every {self.tuples} tuples"
+        return f"every {self.tuples} tuples" if self.tuples is not None else f"every {span(self.time or 0)}"
 
 
-def sliding(*, tuples: int) -> SlidingWindow:
+@dataclass(frozen=True, slots=True)
+class OnClose:
+    """An output each time a tumbling window closes."""
+
+    def __str__(self) -> str:
+        return "on close"
+
+
+Emit = Every | OnClose
+
+
+def sliding(
+    *, tuples: int | None = None, time: str | float | None = None, delta: float | None = None, on: str | None = None
+) -> Window:
     """Describe a window of the newest tuples of each key.
 
     >>> sliding(tuples=5)
-    SlidingWindow(tuples=5)
+    Window(shape='sliding', tuples=5, time=None, delta=None, punctuation=False, on=None)
+    >>> print(sliding(time="15s", on="ts"))
+    sliding(15s of ts)
     """
-    return SlidingWindow(tuples=_whole("sliding(tuples=...)", tuples, least=0))
+    return _window("sliding", tuples, time, delta, on, punctuation=False)
 
 
-def every(*, tuples: int) -> Every:
-    """Describe an output every so many tuples of a key.
+def tumbling(
+    *,
+    tuples: int | None = None,
+    time: str | float | None = None,
+    delta: float | None = None,
+    on: str | None = None,
+    punctuation: bool = False,
+) -> Window:
+    """Describe windows that follow one another, none sharing a tuple.
+
+    >>> print(tumbling(tuples=100), tumbling(delta=10, on="temperature"), tumbling(punctuation=True))
+    tumbling(100 tuples) tumbling(10 of temperature) tumbling(punctuation)
+    """
+    return _window("tumbling", tuples, time, delta, on, punctuation=punctuation)
+
+
+def every(*, tuples: int | None = None, time: str | float | None = None) -> Every:
+    """Describe an output every so many tuples of a key, or every so often.
 
     >>> every(tuples=1)
-    Every(tuples=1)
+    Every(tuples=1, time=None)
+    >>> print(every(time="2s"))
+    every 2s
     """
-    return Every(tuples=_whole("every(tuples=...)", tuples, least=1))
+    if (tuples is None) == (time is None):
+        raise GraphError("every(...) takes tuples= or time=, one of them")
+    if tuples is not None:
+        return Every(tuples=_whole("every(tuples=...)", tuples, least=1))
+    return Every(time=microseconds("every(time=...)", time or 0))
+
+
+def on_close() -> OnClose:
+    """Describe an output when a tumbling window closes."""
+    return OnClose()
+
+
+def microseconds(what: str, duration: str | float) -> int:
+    """Turn a duration such as ``"15s"`` into whole microseconds."""
+    return max(1, round(seconds(what, duration) * 1_000_000))
+
+
+def span(time: int | None) -> str:
+    """Write microseconds as people do.
+
+    >>> span(15_000_000), span(250_000)
+    ('15s', '250ms')
+    """
+    time = time or 0
+    return f"{time / 1_000_000:g}s" if time % 1_000_000 == 0 or time > 1_000_000 else f"{time / 1000:g}ms"
+
+
+def _window(
+    shape: Shape,
+    tuples: int | None,
+    time: str | float | None,
+    delta: float | None,
+    on: str | None,
+    *,
+    punctuation: bool,
+) -> Window:
+    given = [n for n, v in (("tuples", tuples), ("time", time), ("delta", delta)) if v is not None]
+    given += ["punctuation"] if punctuation else []
+    what = f"{shape}(...)"
+    if len(given) != 1:
+        measures = "tuples=, time= or delta=" + (" or punctuation=True" if shape == "tumbling" else "")
+        raise GraphError(f"{what} takes one of {measures}, got {' and '.join(given) or 'none'}")
+    if on is not None and not isinstance(on, str):
+        raise GraphError(f"{what}: on= names a column, got {on!r}")
+    if tuples is not None:
+        if on is not None:
+            raise GraphError(f"{what}: on= goes with time= or delta=, not with tuples=")
+        least = 0 if shape == "sliding" else 1
+        return Window(shape=shape, tuples=_whole(f"{shape}(tuples=...)", tuples, least=least))
+    if time is not None:
+        if shape == "sliding" and time == 0:
+            return Window(shape=shape, time=0, on=on)
+        return Window(shape=shape, time=microseconds(f"{shape}(time=...)", time), on=on)
+    if delta is not None:
+        if on is None:
+            raise GraphError(f"{what}: delta= needs on=, the column whose change it measures")
+        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < float("inf"):
+            raise GraphError(f"{shape}(delta=...) takes a number of at least 0, got {delta!r}")
+        return Window(shape=shape, delta=delta, on=on)
+    return Window(shape=shape, punctuation=True)
 
 
 def _whole(what: str, value: object, *, least: int) -> int:

@@ -1,119 +1,133 @@
-"""Turn the rows that arrive with a batch into chunks: keyed, cut down to some buckets, and in tuple order."""
+"""Turn the rows that arrive with a batch into chunks: keyed, cut down to some buckets, and in tuple order.
+
+A tuple's place in the order of everything is its *tag*, a list of whole numbers that compare one after the other. A tuple
+of a source has three: its ordering number (or, without an ordering column, the batch), the source's number, and its
+position. One that comes from another processing element brings its tag along, with the path it took there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.operators.chunk import Chunk
-from riprap.state.keys import KeyTable, encode_keys
+from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks, concatenate_arrays
+from riprap.operators.given import Ticks
+from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 
-Ints = npt.NDArray[np.int64]
+Tags = tuple[Ints, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one source as they were read: columns, and each row's position in the source."""
+    """Rows of one entry as they were read.
+
+    A source's have a ``position``. Those of a channel have ``tags`` instead, and there may be punctuations among them,
+    which are nothing but tags.
+    """
 
     columns: Mapping[str, pa.Array]
     position: Ints
+    tags: Tags = ()
+    punctuations: Tags = ()
 
     @property
     def rows(self) -> int:
         return len(self.position)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A batch's input: a chunk a source, the key table, and where each rank comes from."""
-
-    chunks: Mapping[str, Chunk]
-    keys: KeyTable
-    source: npt.NDArray[np.int16]
-    position: Ints
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What the stage needs to know of a source: the columns of its key, and its ordering column."""
+    """What the stage needs to know of a stream that comes in.
+
+    ``key`` is the columns of the stage's key, None where the stream has none of its own (its tuples stay together).
+    ``tick`` is the time column of a clock, whose tuples go to every task. ``number`` is a source's among all of the
+    application's, and None for a channel. ``root`` numbers where a channel's tags come from, where they come from
+    several places that cannot be put in one order.
+    """
 
     name: str
-    key: tuple[str, ...]
+    key: tuple[str, ...] | None
     ordering: str | None = None
+    tick: str | None = None
+    number: int | None = None
+    root: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A batch's input: a chunk an entry, each clock's ticks, the key table, and the tag of every rank.
+
+    ``from_sources`` is whether tags begin with where in a source a tuple comes from.
+    """
+
+    chunks: Mapping[str, Chunk]
+    ticks: Mapping[str, Ticks]
+    keys: KeyTable
+    tags: Tags
+    from_sources: bool = True
+
+    @property
+    def marked(self) -> bool:
+        """Whether ticks or punctuations came in, which concern every key."""
+        return any(len(c.marks) for c in self.chunks.values()) or any(len(t.rank) for t in self.ticks.values())
+
+    def widen(self, tables: Iterable[KeyTable]) -> Arrival:
+        """Return the same arrival with more keys in its table, those that have state."""
+        keys, places = join_tables([self.keys, *tables])
+        code_of = places[0]
+        chunks = {
+            n: replace(c, code=code_of[c.code]) if c.rows and n not in self.ticks else c
+            for n, c in self.chunks.items()
+        }
+        return replace(self, chunks=chunks, keys=keys)
 
 
 def arrive(
-    entries: Sequence[Entry], rows: Mapping[str, Rows], span: tuple[int, int] | None = None, buckets: int = 1
+    entries: Sequence[Entry],
+    rows: Mapping[str, Rows],
+    *,
+    batch: int = 0,
+    aligned: bool = False,
+    span: tuple[int, int] | None = None,
+    buckets: int = 1,
 ) -> Arrival:
     """Key the rows, keep those of buckets ``span[0]`` to ``span[1]`` (all, if None), and rank them.
 
-    The order is the ordering column where there is one, then source, then position. Rows of equal position keep the
-    order they were read in.
+    The order is the ordering column where there is one, then source, then position. Rows of a source with equal position
+    keep the order they were read in.
     """
-    key_columns = [
-        _concatenate([rows[e.name].columns[e.key[i]] for e in entries]) for i in range(len(entries[0].key))
-    ]
-    counts = [rows[e.name].rows for e in entries]
-    keys, code = encode_keys(key_columns, sum(counts))
-    source = np.repeat(np.arange(len(entries), dtype=np.int16), counts)
-    position = np.concatenate([rows[e.name].position for e in entries]) if entries else np.empty(0, np.int64)
-    mine = None
+    data = [e for e in entries if e.tick is None]
+    read = {e.name: rows[e.name] for e in entries}
+    keys, codes = _key(data, read)
     if span is not None and (span[1] - span[0]) < buckets:
         low, high = keys.span(*span, buckets)
-        mine = np.flatnonzero((code >= low) & (code < high))
-        keys, code = keys.slice(low, high), (code[mine] - low).astype(np.int32)
-        source, position = source[mine], position[mine]
-    order = _order(entries, rows, source, position, mine)
-    if order is not None:
-        position, source = position[order], source[order]
-    chunks = {}
-    first = 0
-    rank = np.arange(len(position))
-    place = rank if order is None else _inverse(order)
+        keys = keys.slice(low, high)
+        for entry in data:
+            code = codes[entry.name]
+            mine = np.flatnonzero((code >= low) & (code < high))
+            codes[entry.name] = (code[mine] - low).astype(np.int32)
+            read[entry.name] = _take(read[entry.name], mine)
+    ranks, mark_ranks, tags = _rank(entries, read, batch, aligned)
+    chunks, ticks = {}, {}
+    first = span is None or span[0] == 0
     for entry in entries:
-        read = rows[entry.name]
-        end = first + read.rows
-        chosen = None if mine is None else mine[(mine >= first) & (mine < end)] - first
-        here = slice(first, end) if mine is None else np.flatnonzero((mine >= first) & (mine < end))
-        chunks[entry.name] = _chunk(read, chosen, place[here], code[here])
-        first = end
-    return Arrival(chunks, keys, source, position)
-
-
-def _chunk(read: Rows, chosen: Ints | None, rank: Ints, code: npt.NDArray[np.int32]) -> Chunk:
-    columns = read.columns
-    if chosen is not None:
-        index = pa.array(chosen)
-        columns = {n: c.take(index) for n, c in columns.items()}
-    chunk = Chunk(columns, rank, code)
-    if len(rank) > 1 and np.any(rank[1:] < rank[:-1]):
-        chunk = chunk.take(np.argsort(rank, kind="stable"))
-    return chunk
-
-
-def _order(
-    entries: Sequence[Entry],
-    rows: Mapping[str, Rows],
-    source: npt.NDArray[np.int16],
-    position: Ints,
-    mine: Ints | None,
-) -> Ints | None:
-    """Return the sorting permutation, or None where the rows are in order already, as a single file's are."""
-    sort_by: list[npt.NDArray[np.generic]] = [position, source]
-    if entries[0].ordering is not None:
-        ordering = _concatenate([rows[e.name].columns[e.ordering or ""] for e in entries])
-        sort_by.append(order_numbers(ordering if mine is None else ordering.take(pa.array(mine))))
-    elif len(position) < 2 or np.all((source[1:] > source[:-1]) | (position[1:] >= position[:-1])):
-        return None
-    return np.lexsort(sort_by)
+        part, rank = read[entry.name], ranks[entry.name]
+        if entry.tick is None:
+            marks = mark_ranks[entry.name]
+            chunks[entry.name] = _chunk(part, rank, codes[entry.name], marks)
+            continue
+        ticks[entry.name] = _ticks(part, rank, entry.tick)
+        # Every task hears the ticks; to be passed on as tuples they must be with one only.
+        chunk = _chunk(part, rank, np.full(part.rows, EVERY, np.int32), np.empty(0, np.int64))
+        chunks[entry.name] = chunk if first else chunk.slice(0, 0)
+    return Arrival(chunks, ticks, keys, tags, all(e.root is None for e in entries))
 
 
 def order_numbers(column: pa.Array) -> Ints:
-    """Return integers that sort as an ordering column does, nulls first."""
+    """Return integers that sort as an ordering or time column does, nulls first."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_integer(kind):
         column = column.cast(pa.int64())
@@ -123,14 +137,123 @@ def order_numbers(column: pa.Array) -> Ints:
     return numbers
 
 
-def _inverse(order: Ints) -> Ints:
-    inverse = np.empty(len(order), np.int64)
-    inverse[order] = np.arange(len(order))
-    return inverse
+def _key(entries: Sequence[Entry], rows: Mapping[str, Rows]) -> tuple[KeyTable, dict[str, Codes]]:
+    """Return the key table of all rows, and each entry's codes in it."""
+    counts = [rows[e.name].rows for e in entries]
+    keyed = next((e for e in entries if e.key is not None), None)
+    kinds = [_plain(rows[keyed.name].columns[k].type) for k in keyed.key] if keyed and keyed.key else []
+    columns = [
+        concatenate_arrays(
+            [
+                rows[e.name].columns[e.key[i]] if e.key is not None else pa.nulls(rows[e.name].rows, kind)
+                for e in entries
+            ]
+        )
+        for i, kind in enumerate(kinds)
+    ]
+    keys, code = encode_keys(columns, sum(counts))
+    parts = np.split(code, np.cumsum(counts)[:-1]) if entries else []
+    return keys, {e.name: part for e, part in zip(entries, parts, strict=True)}
 
 
-def _concatenate(arrays: Sequence[pa.Array]) -> pa.Array:
-    if len(arrays) == 1:
-        return arrays[0]
-    plain = [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
-    return pa.concat_arrays(plain)
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _take(read: Rows, chosen: Ints) -> Rows:
+    index = pa.array(chosen)
+    columns = {n: c.take(index) for n, c in read.columns.items()}
+    return Rows(columns, read.position[chosen], tuple(t[chosen] for t in read.tags), read.punctuations)
+
+
+def _rank(
+    entries: Sequence[Entry], read: Mapping[str, Rows], batch: int, aligned: bool
+) -> tuple[dict[str, Ints], dict[str, Ints], Tags]:
+    """Rank the rows and punctuations of all entries together; return also each rank's tag."""
+    from_channels = any(e.number is None for e in entries)
+    parts = [
+        _channel_tags(e, read[e.name].tags, batch) if from_channels else _source_tags(e, read[e.name], batch, aligned)
+        for e in entries
+    ]
+    depth = max(len(p) for p in parts)
+    marks = [_channel_tags(e, read[e.name].punctuations, batch) for e in entries]
+    # A tick comes after the tuples that it made elsewhere.
+    tags = [
+        _deepen(p, depth, read[e.name].rows, FIRST if e.tick is None else LAST)
+        for p, e in zip(parts, entries, strict=True)
+    ]
+    marked = [_deepen(m, depth, len(m[0]) if m else 0, FIRST) for m in marks]
+    columns = tuple(np.concatenate([t[i] for t in (*tags, *marked)]) for i in range(depth))
+    order = None if _in_order(columns) else np.lexsort(columns[::-1])
+    if order is not None:
+        columns = tuple(c[order] for c in columns)
+    rank = np.arange(len(columns[0]))
+    if from_channels and len(rank):
+        # Tuples of several streams may derive from one: they have the same tag, so they get the same rank.
+        new = np.zeros(len(rank), bool)
+        for column in columns:
+            new[1:] |= column[1:] != column[:-1]
+        new[0] = True
+        rank = np.cumsum(new) - 1
+        columns = tuple(c[new] for c in columns)
+    if order is not None:
+        unsorted = np.empty(len(order), np.int64)
+        unsorted[order] = rank
+        rank = unsorted
+    lengths = [*(read[e.name].rows for e in entries), *(len(m[0]) if m else 0 for m in marks)]
+    split = np.split(rank, np.cumsum(lengths)[:-1])
+    names = [e.name for e in entries]
+    return dict(zip(names, split, strict=False)), dict(zip(names, split[len(names) :], strict=True)), columns
+
+
+def _source_tags(entry: Entry, read: Rows, batch: int, aligned: bool) -> Tags:
+    own: Tags = (np.full(read.rows, entry.number, np.int64), read.position)
+    if entry.ordering is not None:
+        own = (order_numbers(read.columns[entry.ordering]), *own)
+    return own if aligned else (np.full(read.rows, batch, np.int64), *own)
+
+
+def _channel_tags(entry: Entry, tags: Tags, batch: int) -> Tags:
+    if entry.root is None or not tags:
+        return tags
+    return np.full(len(tags[0]), batch, np.int64), np.full(len(tags[0]), entry.root, np.int64), *tags
+
+
+def _deepen(tags: Tags, depth: int, rows: int, number: int) -> Tags:
+    return tags + (np.full(rows, number, np.int64),) * (depth - len(tags))
+
+
+def _in_order(columns: Tags) -> bool:
+    """Say whether tags are in order already, as a single file's are."""
+    if len(columns[0]) < 2:
+        return True
+    falls = np.zeros(len(columns[0]) - 1, bool)
+    equal = np.ones(len(falls), bool)
+    for column in columns:
+        falls |= equal & (column[1:] < column[:-1])
+        equal &= column[1:] == column[:-1]
+        if falls.any():
+            return False
+        if not equal.any():
+            return True
+    return True
+
+
+def _chunk(read: Rows, rank: Ints, code: Codes, marks: Ints) -> Chunk:
+    columns = read.columns
+    if len(rank) > 1 and np.any(rank[1:] < rank[:-1]):
+        order = np.argsort(rank, kind="stable")
+        columns = {n: c.take(pa.array(order)) for n, c in columns.items()}
+        rank, code = rank[order], code[order]
+    if not len(marks):
+        return Chunk(columns, rank, code)
+    marks = np.sort(marks)
+    at = np.searchsorted(rank, marks)
+    return Chunk(columns, rank, code, (), Marks(at, marks, np.full(len(marks), EVERY, np.int32)))
+
+
+def _ticks(read: Rows, rank: Ints, column: str) -> Ticks:
+    order = np.argsort(rank, kind="stable")
+    return Ticks(rank[order], order_numbers(read.columns[column])[order])
+
+

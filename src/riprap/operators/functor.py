@@ -8,19 +8,50 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import Expression, Named
+from riprap.expressions import Expression, Named, Variables
 from riprap.expressions.tree import Column, Risk
 from riprap.graph.operators import Functor
-from riprap.operators.chunk import Chunk
+from riprap.operators.chunk import Chunk, struct_of
+from riprap.operators.given import Given, Result
+from riprap.state.windows import Contents, gather, make_page
 
 
-def run_functor(operator: Functor, chunk: Chunk, needed: frozenset[str]) -> Chunk:
+def run_functor(operator: Functor, given: Given) -> Result:
     """Apply a functor, computing only the columns someone downstream needs."""
+    (chunk,), needed = given.inputs, given.needed[operator.name]
+    pages: dict[str, pa.RecordBatch] = {}
+    if operator.variables is not None and chunk.rows:
+        chunk, pages["0"] = _update(operator, operator.variables, chunk, given)
+    elif operator.variables is not None:
+        nothing = {f.name: pa.array([], f.type) for f in operator.variables.schema}
+        chunk = chunk.with_columns({**chunk.columns, **nothing})
     if operator.where is not None and chunk.rows:
         kept = evaluate_condition(operator.where, chunk.columns, chunk.rows)
         select_columns = {c for n in operator.select if n.name in needed for c in n.expression.columns}
         chunk = keep(chunk, kept, frozenset(select_columns))
-    return chunk.with_columns(compute(operator.select, chunk, needed))
+    return Result(outputs=(chunk.with_columns(compute(operator.select, chunk, needed)),), pages=pages)
+
+
+def _update(
+    operator: Functor, variables: Variables, chunk: Chunk, given: Given
+) -> tuple[Chunk, pa.RecordBatch]:
+    """Let every tuple update the variables of its key; give it what they are then, and make the page of what is left.
+
+    A key's state is one tuple, the variables; a key that is not there yet has none, and starts from the initial values.
+    """
+    touched = np.flatnonzero(np.bincount(chunk.code, minlength=len(given.keys)))
+    keys = given.keys.take(touched)
+    layout = pa.struct(list(variables.schema))
+    old = gather(given.pages.get("0", ()), keys, layout)
+    initial = variables.initial(1)
+    row = np.where(old.lengths > 0, old.offsets[:-1], len(old.tuples))
+    before = {
+        n: pa.concat_arrays([old.tuples.field(n), initial[n]]).take(pa.array(row)) for n in variables.schema.names
+    }
+    code = np.searchsorted(touched, chunk.code).astype(np.int32)
+    after, last = variables.run(chunk.columns, code, before)
+    contents = Contents(np.arange(len(keys) + 1), struct_of(last, len(keys)), np.zeros((len(keys), 1), np.int64))
+    return chunk.with_columns({**chunk.columns, **after}), make_page(keys, contents)
 
 
 def evaluate_condition(condition: Expression, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:

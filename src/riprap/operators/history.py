@@ -6,6 +6,7 @@ The window of a key at any moment of the batch is then a run of consecutive rows
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
@@ -27,13 +28,17 @@ class History:
     starts: Ints
     fresh: Ints
     place: Ints
-    seen: Ints
     order: Ints
 
     def line_up(self, old: pa.Array, new: pa.Array) -> pa.Array:
         """Put a column of old tuples and the same column of the batch into history order."""
         both = pa.concat_arrays([old, new]) if len(old) else new
         return both.take(pa.array(self.order))
+
+    def line_up_numbers(self, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Put numbers of old tuples and of the batch's into history order."""
+        both: npt.NDArray[Any] = np.concatenate([old, new])[self.order]
+        return both
 
     def start_of(self, keys: int) -> tuple[Ints, Ints]:
         """Return, for every key of the batch's table, where its history starts and where its new tuples begin."""
@@ -43,16 +48,25 @@ class History:
         fresh[self.touched] = self.fresh
         return starts, fresh
 
-    def page(self, keys: KeyTable, new: pa.StructArray, size: int) -> pa.RecordBatch:
-        """Make the state page of what came in: each key's newest ``size`` tuples of this batch."""
+    def page(
+        self, keys: KeyTable, new: pa.StructArray, low: Ints, counters: Ints, changed: npt.NDArray[np.bool_] | None = None
+    ) -> pa.RecordBatch | None:
+        """Make the state page of what came in: of each touched key, the tuples of this batch from row ``low`` on.
+
+        ``low`` is the first row each key still holds. Keys that got no tuple are in the page only where ``changed`` says
+        that they hold less than before, or that their counters differ.
+        """
         counts = self.starts[1:] - self.fresh
-        came = np.flatnonzero(counts)
-        kept = np.minimum(counts[came], size)
-        rows = self.order[ranges(self.starts[1:][came] - kept, kept)] - self.old_rows
+        written = np.flatnonzero(counts > 0 if changed is None else (counts > 0) | changed)
+        if not len(written):
+            return None
+        held = (self.starts[1:] - low)[written]
+        kept = np.minimum(counts[written], held)
+        rows = self.order[ranges(self.starts[1:][written] - kept, kept)] - self.old_rows
         offsets = np.zeros(len(kept) + 1, np.int64)
         np.cumsum(kept, out=offsets[1:])
-        seen = (self.seen + counts)[came]
-        return make_page(keys.take(self.touched[came]), Contents(seen, offsets, new.take(pa.array(rows))))
+        contents = Contents(offsets, new.take(pa.array(rows)), counters[written])
+        return make_page(keys.take(self.touched[written]), contents, held)
 
     @property
     def old_rows(self) -> int:
@@ -62,14 +76,13 @@ class History:
 def line_up(code: Codes, touched: Ints, keys: int, old: Contents) -> History:
     """Line up a batch's tuples behind the old contents of the touched keys (``old`` is in the order of those)."""
     counts = np.bincount(code, minlength=keys)
-    old_lengths = np.diff(old.offsets)
     starts = np.zeros(len(touched) + 1, np.int64)
-    np.cumsum(old_lengths + counts[touched], out=starts[1:])
-    fresh = starts[:-1] + old_lengths
+    np.cumsum(old.lengths + counts[touched], out=starts[1:])
+    fresh = starts[:-1] + old.lengths
     next_place = np.zeros(keys, np.int64)
     next_place[touched] = fresh
     order, place = _scatter(code, next_place, starts, old.offsets)
-    return History(touched, starts, fresh, place, old.seen, order)
+    return History(touched, starts, fresh, place, order)
 
 
 @numba.njit(cache=True)

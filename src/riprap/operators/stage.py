@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.errors import OperatorError, RiprapError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Aggregate, Functor, Join, Operator, Sink, Source
-from riprap.operators.aggregate import run_aggregate
+from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
 from riprap.operators.arrival import Arrival
-from riprap.operators.chunk import Chunk
-from riprap.operators.functor import run_functor
-from riprap.operators.join import run_join
-from riprap.state.windows import add_page
+from riprap.operators.chunk import EVERY, Chunk, merge_streams
+from riprap.operators.given import Given, Pages, Result
+from riprap.operators.kernels import CONTROLS, KERNELS, Kernel
+from riprap.state.windows import add_page, merge
 
-State = Mapping[str, Sequence[pa.RecordBatch]]
+State = Mapping[str, Pages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,26 @@ class Activity:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch came to: rows for each sink, new pages by ``operator/port`` (with how many of the newest older
-    pages each replaces), and what each operator did."""
+    """What a batch came to: rows for each sink and outlet, new pages by ``operator/slot`` (with how many of the newest
+    older pages each replaces), and what each operator did."""
 
     outputs: dict[str, Chunk] = field(default_factory=dict)
     pages: dict[str, tuple[pa.RecordBatch, int]] = field(default_factory=dict)
     activity: dict[str, Activity] = field(default_factory=dict)
+
+    def keep(self, slot: str, page: pa.RecordBatch, older: Pages) -> None:
+        """Add a page to a slot's state, merging it with older ones where that is due."""
+        if slot in self.pages:
+            made, replaced = self.pages[slot]
+            page, more = add_page(merge(page, made), older[replaced:])
+            self.pages[slot] = (page, replaced + more)
+        else:
+            self.pages[slot] = add_page(page, older)
+
+    def pages_of(self, slot: str, older: Pages) -> Pages:
+        """Return a slot's pages as they are now, newest first."""
+        made, replaced = self.pages.get(slot, (None, 0))
+        return older if made is None else (made, *older[replaced:])
 
 
 def run_stage(
@@ -46,98 +59,127 @@ def run_stage(
     needed: Mapping[str, frozenset[str]],
     arrival: Arrival,
     state: State,
+    *,
+    sources: Sequence[str] = (),
+    origin: int = 1,
+    tables: Mapping[str, pa.Table] | None = None,
+    lead: bool = True,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome:
-    """Run every operator once, each after its inputs. ``needed`` says which output columns anyone reads."""
-    outcome = Outcome()
-    chunks: dict[str, Chunk] = dict(arrival.chunks)
-    readers = graph.fold(lambda o, _: len(graph.consumers(o.name)))
+    """Run every operator once, each after its inputs; then let control ports have what reached them.
+
+    ``needed`` says which columns of each stream anyone reads. ``sources`` are the application's, one of which number
+    ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which alone passes on what all of them got.
+    """
+    stage = _Stage(graph, needed, arrival, state, sources, origin, tables or {}, Outcome(), dict(arrival.chunks), clock)
     for operator in graph:
-        if isinstance(operator, Source):
-            rows = chunks[operator.name].rows
-            outcome.activity[operator.name] = Activity(rows, rows, 0.0)
-            continue
-        inputs = [chunks[name] for name in operator.inputs]
-        began = clock()
+        if isinstance(operator, Source | Inlet):
+            rows = stage.chunks[operator.name].rows
+            stage.outcome.activity[operator.name] = Activity(rows, rows, 0.0)
+        else:
+            stage.run(operator, lead=lead)
+    for operator in graph:
+        if operator.control:
+            stage.run_control(operator)
+    return stage.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A batch on its way through the operators."""
+
+    graph: Graph
+    needed: Mapping[str, frozenset[str]]
+    arrival: Arrival
+    state: State
+    sources: Sequence[str]
+    origin: int
+    tables: Mapping[str, pa.Table]
+    outcome: Outcome
+    chunks: dict[str, Chunk]
+    clock: Callable[[], float]
+
+    def run(self, operator: Operator, *, lead: bool) -> None:
+        ports = [merge_streams([self.chunks[s] for s in port]) for port in operator.ports]
+        depth = max(len(p.path) for p in ports)
+        given = self._given(operator, tuple(p.deepen(depth) for p in ports))
+        result = self._call(KERNELS[type(operator)], operator, given)
+        if isinstance(operator, Sink | Outlet):
+            (chunk,) = result.outputs
+            self.outcome.outputs[operator.name] = chunk if lead else _own_marks(chunk)
+        for stream, chunk in zip(operator.outputs, result.outputs, strict=False):
+            self.chunks[stream] = chunk
+        self._let_go(operator)
+
+    def run_control(self, operator: Operator) -> None:
+        control = merge_streams([self.chunks[s] for s in operator.control])
+        given = replace(self._given(operator, ()), control=control)
+        self._call(CONTROLS[type(operator)], operator, given)
+
+    def _given(self, operator: Operator, inputs: tuple[Chunk, ...]) -> Given:
+        return Given(
+            inputs=inputs,
+            keys=self.arrival.keys,
+            pages={s: self.outcome.pages_of(f"{operator.name}/{s}", self._older(operator, s)) for s in operator.slots},
+            needed={stream: self.needed[stream] for stream in operator.outputs},
+            ticks=self.arrival.ticks[operator.clock] if operator.clock else None,
+            table=self.tables.get(operator.name),
+        )
+
+    def _older(self, operator: Operator, slot: str) -> Pages:
+        return self.state.get(f"{operator.name}/{slot}", ())
+
+    def _call(self, kernel: Kernel, operator: Operator, given: Given) -> Result:
+        began = self.clock()
         try:
-            result, pages = _run(operator, inputs, arrival, state, needed[operator.name])
+            result = kernel(operator, given)
         except RiprapError:
             raise
         except Exception as error:
-            raise _blame(operator, inputs, arrival, state, needed[operator.name], error) from error
-        rows_in = sum(c.rows for c in inputs)
-        outcome.activity[operator.name] = Activity(rows_in, result.rows, clock() - began)
-        if isinstance(operator, Sink):
-            outcome.outputs[operator.name] = result
-        else:
-            chunks[operator.name] = result
-        for port, page in enumerate(pages):
-            slot = f"{operator.name}/{port}"
-            if page is not None:
-                outcome.pages[slot] = add_page(page, state.get(slot, ()), _window_size(operator, port))
-        for name in operator.inputs:
-            # A chunk goes as soon as its last reader is done: memory follows the widest part of the graph.
-            readers[name] -= 1
-            if not readers[name]:
-                chunks.pop(name, None)
-    return outcome
+            raise self._blame(kernel, operator, given, error) from error
+        before = self.outcome.activity.get(operator.name, Activity(0, 0, 0.0))
+        came = sum(c.rows for c in given.inputs) + (given.control.rows if given.control else 0)
+        made = sum(c.rows for c in result.outputs)
+        seconds = before.seconds + self.clock() - began
+        self.outcome.activity[operator.name] = Activity(before.tuples_in + came, before.tuples_out + made, seconds)
+        for slot, page in result.pages.items():
+            self.outcome.keep(f"{operator.name}/{slot}", page, self._older(operator, slot))
+        return result
+
+    def _let_go(self, operator: Operator) -> None:
+        """Drop the chunks whose last reader is done: memory follows the widest part of the graph."""
+        for stream in operator.inputs:
+            readers = self.graph.consumers(stream)
+            if readers[-1] is operator and not any(stream in o.control for o in self.graph):
+                self.chunks.pop(stream, None)
+
+    def _blame(self, kernel: Kernel, operator: Operator, given: Given, error: Exception) -> OperatorError:
+        """Find the first tuple on which the operator fails, by running it on ever shorter beginnings of the batch."""
+        inputs = given.inputs or ((given.control,) if given.control else ())
+        ranks = np.unique(np.concatenate([c.rank for c in inputs]))
+        low, high = 0, len(ranks)
+        while low < high:
+            middle = (low + high) // 2
+            until = tuple(c.slice(0, int(np.searchsorted(c.rank, ranks[middle], "right"))) for c in inputs)
+            shorter = replace(given, inputs=until) if given.inputs else replace(given, control=until[0])
+            try:
+                kernel(operator, shorter)
+                low = middle + 1
+            except Exception as again:
+                error, high = again, middle
+        where = "at a tuple that could not be found again"
+        if low < len(ranks):
+            tag = [int(column[int(ranks[low])]) for column in self.arrival.tags]
+            where = f"at tuple {tag}"
+            if self.arrival.from_sources:
+                where = f"at position {tag[self.origin + 1]} of source '{self.sources[tag[self.origin]]}'"
+        return OperatorError(
+            f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {type(error).__name__}: {error}"
+        )
 
 
-def slots_of(operator: Operator) -> dict[str, int]:
-    """Return the names under which an operator keeps state, and each one's window size."""
-    sizes = {f"{operator.name}/{port}": _window_size(operator, port) for port in range(len(operator.inputs))}
-    return {slot: size for slot, size in sizes.items() if size > 0}
-
-
-def _window_size(operator: Operator, port: int) -> int:
-    if isinstance(operator, Aggregate):
-        return operator.window.tuples
-    return operator.windows[port].tuples if isinstance(operator, Join) else 0
-
-
-def _run(
-    operator: Operator, inputs: Sequence[Chunk], arrival: Arrival, state: State, needed: frozenset[str]
-) -> tuple[Chunk, tuple[pa.RecordBatch | None, ...]]:
-    match operator:
-        case Functor():
-            return run_functor(operator, inputs[0], needed), ()
-        case Aggregate():
-            result, page = run_aggregate(
-                operator, inputs[0], arrival.keys, state.get(f"{operator.name}/0", ()), needed
-            )
-            return result, (page,)
-        case Join():
-            pages = (state.get(f"{operator.name}/0", ()), state.get(f"{operator.name}/1", ()))
-            return run_join(operator, (inputs[0], inputs[1]), arrival.keys, pages, needed)
-        case Sink():
-            return inputs[0], ()
-    raise AssertionError(f"no kernel for {operator}")
-
-
-def _blame(
-    operator: Operator,
-    inputs: Sequence[Chunk],
-    arrival: Arrival,
-    state: State,
-    needed: frozenset[str],
-    error: Exception,
-) -> OperatorError:
-    """Find the first tuple on which the operator fails, by running it on ever shorter beginnings of the batch."""
-    ranks = np.unique(np.concatenate([c.rank for c in inputs]))
-    low, high = 0, len(ranks)
-    while low < high:
-        middle = (low + high) // 2
-        until = [c.slice(0, int(np.searchsorted(c.rank, ranks[middle], "right"))) for c in inputs]
-        try:
-            _run(operator, until, arrival, state, needed)
-            low = middle + 1
-        except Exception as again:
-            error, high = again, middle
-    where = "at a tuple that could not be found again"
-    if low < len(ranks):
-        rank = int(ranks[low])
-        source = list(arrival.chunks)[arrival.source[rank]]
-        where = f"at position {arrival.position[rank]} of source '{source}'"
-    return OperatorError(
-        f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {type(error).__name__}: {error}"
-    )
+def _own_marks(chunk: Chunk) -> Chunk:
+    """Leave out the punctuations that every task got."""
+    if not len(chunk.marks):
+        return chunk
+    return replace(chunk, marks=chunk.marks.take(np.flatnonzero(chunk.marks.code != EVERY)))

@@ -1,9 +1,13 @@
-"""Exact sums over sliding windows, compiled.
+"""Exact sums over windows, compiled.
 
 A window's sum must be a function of its contents only, so that a recovered window gives the same answer to the last
 bit, and a running total of doubles is not: it drifts. Doubles are therefore added into a wide fixed-point number, from
 which a tuple that leaves is taken away again without a trace; the sum is that number rounded once, as ``math.fsum``
-does. The cost of a tuple does not depend on the window's size. Integers and decimals are added as 128 bits.
+does. The squares of doubles are added in the same way, so that a variance has no cancellation to fear: the difference
+of the sums is taken before it is rounded.
+
+Window ``i`` is rows ``low[i]`` to ``high[i]`` (exclusive), and neither ever moves back: rows come in at one end and go
+at the other, once each, so the cost of a tuple does not depend on the window's size.
 """
 
 from __future__ import annotations
@@ -16,143 +20,225 @@ import numpy as np
 # A double is an integer of 53 bits times a power of two from 2**-1074 up: 66 limbs of 32 bits hold any, and two more
 # take the carries. Limbs are int64, so 2**31 tuples can be added before a limb could overflow.
 _LIMBS = 68
+# The same for squares, from 2**-2148 up: limb 2 i holds the square of what limb i of a sum holds.
+_SQUARE_LIMBS = 2 * _LIMBS + 2
 _LOW = 0xFFFFFFFF
+_FRACTION = (1 << 52) - 1
+_SPECIAL = 0x7FF
+# What is counted beside the finite values.
+_COUNT, _NAN, _PLUS, _MINUS = 0, 1, 2, 3
 
 
 @numba.njit(cache=True)
-def slide_double_sums(values, valid, starts, fresh, size):  # type: ignore[no-untyped-def]
-    """Return, at each new row, the exact sum of the window that ends there, and how many values it has."""
-    sums = np.zeros(len(values), np.float64)
-    counts = np.zeros(len(values), np.int64)
+def double_sums(bits, valid, low, high):  # type: ignore[no-untyped-def]
+    """Return each window's exact sum, rounded once, and how many values it has; ``bits`` are those of doubles."""
+    sums = np.zeros(len(low), np.float64)
+    counts = np.zeros(len(low), np.int64)
     limbs = np.zeros(_LIMBS, np.int64)
     scratch = np.zeros(_LIMBS, np.int64)
-    for key in range(len(starts) - 1):
-        limbs[:] = 0
-        low, high = _LIMBS, 0
-        nans = infinite = minus_infinite = count = 0
-        for row in range(starts[key], starts[key + 1]):
-            for step in range(2):
-                # First the new tuple comes in, then the one that no longer fits goes.
-                at = row if step == 0 else row - size
-                sign = 1 if step == 0 else -1
-                if at < starts[key] or not valid[at]:
-                    continue
-                value = values[at]
-                count += sign
-                if np.isnan(value):
-                    nans += sign
-                elif np.isinf(value):
-                    if value > 0:
-                        infinite += sign
-                    else:
-                        minus_infinite += sign
-                else:
-                    limb = _add(limbs, value, sign)
-                    low, high = min(low, limb), max(high, limb + 2)
-            counts[row] = count
-            if row < fresh[key]:
-                continue
-            if nans > 0 or (infinite > 0 and minus_infinite > 0):
-                sums[row] = np.nan
-            elif infinite > 0:
-                sums[row] = np.inf
-            elif minus_infinite > 0:
-                sums[row] = -np.inf
-            elif low < _LIMBS:
-                sums[row] = _round(limbs, scratch, low, min(high + 1, _LIMBS - 1))
+    tally = np.zeros(4, np.int64)
+    first, last = _LIMBS, -1
+    left = right = 0
+    for i in range(len(low)):
+        if low[i] >= right:
+            limbs[first : last + 1] = 0
+            tally[:] = 0
+            first, last = _LIMBS, -1
+            left = right = low[i]
+        first, last = _pour(limbs, tally, bits, valid, right, high[i], 1, first, last)
+        _pour(limbs, tally, bits, valid, left, low[i], -1, first, last)
+        left, right = low[i], high[i]
+        counts[i] = tally[_COUNT]
+        if tally[_NAN] > 0 or (tally[_PLUS] > 0 and tally[_MINUS] > 0):
+            sums[i] = np.nan
+        elif tally[_PLUS] > 0:
+            sums[i] = np.inf
+        elif tally[_MINUS] > 0:
+            sums[i] = -np.inf
+        elif last >= 0:
+            negative = _carry(limbs, scratch, first, last)
+            whole, exponent = _leading(scratch, first, last)
+            total = math.ldexp(whole, exponent - 1074)
+            sums[i] = -total if negative else total
     return sums, counts
 
 
-@numba.njit(cache=True, inline="always")
-def _add(limbs, value, sign):  # type: ignore[no-untyped-def]
-    """Add (or take away) a finite double; return the lowest limb it touched."""
-    mantissa, exponent = math.frexp(abs(value))
-    position = exponent - 53 + 1074
-    whole = np.uint64(mantissa * 9007199254740992.0)
-    if position < 0:
-        # A subnormal: its low bits are zero, so nothing is lost.
-        whole >>= np.uint64(-position)
-        position = 0
-    limb = position >> 5
-    shift = np.uint64(position & 31)
-    if value < 0:
-        sign = -sign
-    limbs[limb] += sign * np.int64((whole << shift) & np.uint64(_LOW))
-    limbs[limb + 1] += sign * np.int64((whole >> (np.uint64(32) - shift)) & np.uint64(_LOW))
-    if shift > 11:
-        limbs[limb + 2] += sign * np.int64(whole >> (np.uint64(64) - shift))
-    return limb
+@numba.njit(cache=True)
+def central_squares(bits, valid, low, high):  # type: ignore[no-untyped-def]
+    """Return what each window's variance is made of: n * sum(x * x) - sum(x) ** 2, exact and rounded once, and n.
+
+    The number is ``whole * 2.0**exponent``, which may be beyond the range of doubles. It is NaN where a value is not
+    finite.
+    """
+    wholes = np.zeros(len(low), np.float64)
+    exponents = np.zeros(len(low), np.int64)
+    counts = np.zeros(len(low), np.int64)
+    limbs = np.zeros(_LIMBS, np.int64)
+    scratch = np.zeros(_LIMBS, np.int64)
+    squares = np.zeros(_SQUARE_LIMBS, np.int64)
+    carried = np.zeros(_SQUARE_LIMBS, np.int64)
+    tally = np.zeros(4, np.int64)
+    first, last = _LIMBS, -1
+    left = right = 0
+    for i in range(len(low)):
+        if low[i] >= right:
+            limbs[first : last + 1] = 0
+            squares[2 * first : 2 * last + 2] = 0
+            tally[:] = 0
+            first, last = _LIMBS, -1
+            left = right = low[i]
+        first, last = _pour(limbs, tally, bits, valid, right, high[i], 1, first, last)
+        _pour(limbs, tally, bits, valid, left, low[i], -1, first, last)
+        _pour_squares(squares, bits, valid, right, high[i], 1)
+        _pour_squares(squares, bits, valid, left, low[i], -1)
+        left, right = low[i], high[i]
+        counts[i] = tally[_COUNT]
+        if tally[_NAN] + tally[_PLUS] + tally[_MINUS] > 0:
+            wholes[i] = np.nan
+        elif last >= 0:
+            _carry(limbs, scratch, first, last)
+            _carry(squares, carried, 2 * first, 2 * last + 1)
+            _spread(scratch, carried, tally[_COUNT], first, last)
+            wholes[i], exponents[i] = _leading(carried, 2 * first, 2 * last + 1)
+            exponents[i] -= 2148
+    return wholes, exponents, counts
 
 
 @numba.njit(cache=True)
-def _round(limbs, scratch, low, high):  # type: ignore[no-untyped-def]
-    """Round the fixed-point number to the nearest double, half to even."""
+def _pour(limbs, tally, bits, valid, start, stop, sign, first, last):  # type: ignore[no-untyped-def]
+    """Add rows (or take them away); return the lowest and the highest limb that may differ from zero."""
+    for row in range(start, stop):
+        if not valid[row]:
+            continue
+        tally[_COUNT] += sign
+        pattern = bits[row]
+        exponent = (pattern >> 52) & _SPECIAL
+        if exponent == _SPECIAL:
+            if pattern & _FRACTION != 0:
+                tally[_NAN] += sign
+            else:
+                tally[_PLUS if pattern > 0 else _MINUS] += sign
+            continue
+        whole, position = _parts(pattern, exponent)
+        limb = position >> 5
+        shift = np.uint64(position & 31)
+        step = sign if pattern >= 0 else -sign
+        limbs[limb] += step * np.int64((whole << shift) & np.uint64(_LOW))
+        limbs[limb + 1] += step * np.int64((whole >> (np.uint64(32) - shift)) & np.uint64(_LOW))
+        if shift > 11:
+            limbs[limb + 2] += step * np.int64(whole >> (np.uint64(64) - shift))
+        first = min(first, limb)
+        # One limb above those that it touched takes the carries.
+        last = max(last, limb + 3)
+    return first, last
+
+
+@numba.njit(cache=True)
+def _pour_squares(squares, bits, valid, start, stop, sign):  # type: ignore[no-untyped-def]
+    """Add the squares of the finite values of rows, or take them away."""
+    for row in range(start, stop):
+        exponent = (bits[row] >> 52) & _SPECIAL
+        if not valid[row] or exponent == _SPECIAL:
+            continue
+        whole, position = _parts(bits[row], exponent)
+        upper, lower = whole >> np.uint64(32), whole & np.uint64(_LOW)
+        # The square, of 106 bits, in pieces of 32; the highest one is short.
+        piece = lower * lower
+        first = piece & np.uint64(_LOW)
+        piece = (piece >> np.uint64(32)) + np.uint64(2) * upper * lower
+        second = piece & np.uint64(_LOW)
+        piece = (piece >> np.uint64(32)) + upper * upper
+        third, fourth = piece & np.uint64(_LOW), piece >> np.uint64(32)
+        limb = position >> 4
+        shift = np.uint64((2 * position) & 31)
+        back = np.uint64(32) - shift
+        squares[limb] += sign * np.int64((first << shift) & np.uint64(_LOW))
+        squares[limb + 1] += sign * np.int64(((second << shift) & np.uint64(_LOW)) | (first >> back))
+        squares[limb + 2] += sign * np.int64(((third << shift) & np.uint64(_LOW)) | (second >> back))
+        squares[limb + 3] += sign * np.int64(((fourth << shift) & np.uint64(_LOW)) | (third >> back))
+        squares[limb + 4] += sign * np.int64(fourth >> back)
+
+
+@numba.njit(cache=True, inline="always")
+def _parts(pattern, exponent):  # type: ignore[no-untyped-def]
+    """Take a finite double apart: its size is ``whole * 2.0**(position - 1074)``."""
+    whole = np.uint64(pattern & _FRACTION)
+    if exponent == 0:
+        return whole, exponent
+    return whole | np.uint64(1 << 52), exponent - 1
+
+
+@numba.njit(cache=True)
+def _carry(limbs, scratch, first, last):  # type: ignore[no-untyped-def]
+    """Write the size of a fixed-point number as limbs of 32 bits; return whether it is negative."""
     carry = np.int64(0)
-    for i in range(low, high + 1):
+    for i in range(first, last + 1):
         total = limbs[i] + carry
         scratch[i] = total & _LOW
         carry = total >> 32
-    negative = carry < 0
-    if negative:
-        carry = np.int64(0)
-        for i in range(low, high + 1):
-            total = -limbs[i] + carry
-            scratch[i] = total & _LOW
-            carry = total >> 32
-    top = high
-    while top >= low and scratch[top] == 0:
+    if carry >= 0:
+        return False
+    carry = np.int64(0)
+    for i in range(first, last + 1):
+        total = carry - limbs[i]
+        scratch[i] = total & _LOW
+        carry = total >> 32
+    return True
+
+
+@numba.njit(cache=True)
+def _leading(scratch, first, last):  # type: ignore[no-untyped-def]
+    """Round a carried number to 53 bits, half to even: return it as ``whole * 2.0**exponent``."""
+    top = last
+    while top >= first and scratch[top] == 0:
         top -= 1
-    if top < low:
-        return 0.0
-    first = np.uint64(scratch[top])
-    second = np.uint64(scratch[top - 1]) if top - 1 >= low else np.uint64(0)
-    third = np.uint64(scratch[top - 2]) if top - 2 >= low else np.uint64(0)
+    if top < first:
+        return 0.0, 0
+    head = np.uint64(scratch[top])
+    second = np.uint64(scratch[top - 1]) if top - 1 >= first else np.uint64(0)
+    third = np.uint64(scratch[top - 2]) if top - 2 >= first else np.uint64(0)
     zeros = np.uint64(0)
-    while (first << zeros) & np.uint64(0x80000000) == 0:
+    while (head << zeros) & np.uint64(0x80000000) == 0:
         zeros += np.uint64(1)
-    word = (first << np.uint64(32)) | second
+    word = (head << np.uint64(32)) | second
     word = (word << zeros) | (third >> (np.uint64(32) - zeros))
     rest = (third << zeros) & np.uint64(_LOW)
     i = top - 3
-    while rest == 0 and i >= low:
+    while rest == 0 and i >= first:
         rest = np.uint64(scratch[i])
         i -= 1
     kept = word >> np.uint64(11)
     cut = word & np.uint64(0x7FF)
     if cut > 0x400 or (cut == 0x400 and (rest != 0 or (kept & np.uint64(1)) == 1)):
         kept += np.uint64(1)
-    result = math.ldexp(np.float64(kept), 32 * top + 31 - np.int64(zeros) - 52 - 1074)
-    return -result if negative else result
+    return np.float64(kept), 32 * top + 31 - np.int64(zeros) - 52
 
 
 @numba.njit(cache=True)
-def slide_whole_sums(low_words, high_words, valid, starts, fresh, size):  # type: ignore[no-untyped-def]
-    """Return, at each new row, the 128-bit sum of the window that ends there, its count, and where it overflowed."""
-    rows = len(low_words)
-    low_sums = np.zeros(rows, np.uint64)
-    high_sums = np.zeros(rows, np.int64)
-    counts = np.zeros(rows, np.int64)
-    overflow = np.zeros(rows, np.bool_)
-    for key in range(len(starts) - 1):
-        a = b = c = d = count = np.int64(0)
-        for row in range(starts[key], starts[key + 1]):
-            for step in range(2):
-                at = row if step == 0 else row - size
-                sign = 1 if step == 0 else -1
-                if at < starts[key] or not valid[at]:
-                    continue
-                count += sign
-                a += sign * np.int64(low_words[at] & np.uint64(_LOW))
-                b += sign * np.int64(low_words[at] >> np.uint64(32))
-                c += sign * (high_words[at] & _LOW)
-                d += sign * (high_words[at] >> 32)
-            counts[row] = count
-            if row < fresh[key]:
-                continue
-            second = b + (a >> 32)
-            third = c + (second >> 32)
-            fourth = d + (third >> 32)
-            overflow[row] = fourth < -(1 << 31) or fourth >= (1 << 31)
-            low_sums[row] = np.uint64(a & _LOW) | (np.uint64(second & _LOW) << np.uint64(32))
-            high_sums[row] = (third & _LOW) | (fourth << 32)
-    return low_sums, high_sums, counts, overflow
+def _spread(total, squares, count, first, last):  # type: ignore[no-untyped-def]
+    """Turn ``squares`` into count * squares - total * total, which is never negative; all are carried."""
+    carry = np.int64(0)
+    for i in range(2 * first, 2 * last + 2):
+        # A limb of 32 bits times a count below 2**31, and a carry of as much, stay below 2**63.
+        product = squares[i] * count + carry
+        squares[i] = product & _LOW
+        carry = product >> 32
+    # What once passed may have left limbs of zeros at either end.
+    while last >= first and total[last] == 0:
+        last -= 1
+    while first <= last and total[first] == 0:
+        first += 1
+    for i in range(first, last + 1):
+        factor = np.uint64(total[i])
+        carry = np.int64(0)
+        for j in range(first, last + 1):
+            product64 = factor * np.uint64(total[j])
+            difference = squares[i + j] - np.int64(product64 & np.uint64(_LOW)) + carry
+            squares[i + j] = difference & _LOW
+            carry = (difference >> 32) - np.int64(product64 >> np.uint64(32))
+        j = i + last + 1
+        while carry != 0:
+            difference = squares[j] + carry
+            squares[j] = difference & _LOW
+            carry = difference >> 32
+            j += 1

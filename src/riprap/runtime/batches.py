@@ -24,9 +24,12 @@ from riprap.graph.operators import Source
 from riprap.runtime.crash import reach
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.inflow import FRONTIER
 from riprap.runtime.meter import Meter
+from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
+from riprap.runtime.tables import Tables
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record
 
@@ -42,6 +45,8 @@ class BatchRunner:
         plan: Plan,
         site: Site,
         publishers: Mapping[str, Publisher],
+        outlets: Mapping[str, Outflow],
+        tables: Tables,
         folder: RunFolder,
         checkpoint: Path,
         meter: Meter,
@@ -50,6 +55,8 @@ class BatchRunner:
         self._plan = plan
         self._site = site
         self._publishers = publishers
+        self._outlets = outlets
+        self._tables = tables
         self._folder = folder
         self._checkpoint = checkpoint
         self._meter = meter
@@ -85,20 +92,24 @@ class BatchRunner:
         answers: list[Answer] = []
         if record is None:
             before = ledger.get(batch - 1)
+            self._tables.settle(batch)
             answers = [Answer.from_json(bytes(row.answer)) for row in dataframe.collect()]
             record = self._record(batch, before, answers)
-            reach("gathered", batch)
+            reach("gathered", batch, self._plan.name)
             ledger.write(record)
         gathered = self._clock()
-        reach("recorded", batch)
+        reach("recorded", batch, self._plan.name)
+        for outflow in self._outlets.values():
+            outflow.publish(record)
         for name, publisher in self._publishers.items():
             publisher.publish(batch, record.outputs.get(name, ()))
         published = self._clock()
-        reach("published", batch)
+        reach("published", batch, self._plan.name)
         self._collect(batch)
-        self._folder.metrics(self._meter.add(record, answers, began, gathered, published))
+        line = self._meter.add(record, answers, began, gathered, published)
+        self._folder.metrics({"element": self._plan.name, **line})
         self.last = record
-        reach("collected", batch)
+        reach("collected", batch, self._plan.name)
 
     def _record(self, batch: int, before: Record, answers: Sequence[Answer]) -> Record:
         if len({a.task for a in answers}) != len(answers):
@@ -111,9 +122,10 @@ class BatchRunner:
             manifests += before.state_of(*self._plan.span(task))
         outputs = {
             sink: tuple(a.outputs[sink] for a in sorted(answers, key=lambda a: a.task) if sink in a.outputs)
-            for sink in self._publishers
+            for sink in (*self._publishers, *self._outlets)
         }
         ends = self._offsets(batch)
+        frontier = ends.pop(FRONTIER, None)
         return Record(
             epoch=self._site.ledger.epoch,
             batch=batch,
@@ -122,14 +134,20 @@ class BatchRunner:
             },
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
             outputs=outputs,
+            frontier=self._frontier(batch, ends) if frontier is None else frontier,
         )
+
+    def _frontier(self, batch: int, ends: Mapping[str, Any]) -> int | None:
+        """Say how far the element's streams are complete, in what its frontiers count."""
+        end: int | None = ends[self._plan.root] if self._plan.root in self._plan.roots else batch
+        return end
 
     def _offsets(self, batch: int) -> dict[str, Any]:
         """Read where the batch ends off Spark's own log, which it writes before the batch runs."""
         lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]
         sources = self._plan.graph.of_kind(Source)
         ends: dict[str, Any] = {}
-        if any(not isinstance(s.connector, FromSpark) for s in sources):
+        if self._plan.inlets or any(not isinstance(s.connector, FromSpark) for s in sources):
             ends.update(json.loads(lines.pop(0)))
         for source in sources:
             if isinstance(source.connector, FromSpark):
@@ -140,7 +158,9 @@ class BatchRunner:
         """Let go of records and pages that neither a repeated batch nor a waiting sink needs."""
         ledger = self._site.ledger
         on_record = [b for b in ledger.batches() if b >= 0]
-        waiting = min((p.published for p in self._publishers.values()), default=batch) + 1
+        published = [p.published for p in self._publishers.values()] + [o.published for o in self._outlets.values()]
+        waiting = min(published, default=batch) + 1
+        self._tables.forget(batch - _KEEP_RECORDS)
         keep: set[str] = set()
         for number in on_record:
             recent = number > batch - _KEEP_RECORDS
@@ -148,5 +168,5 @@ class BatchRunner:
                 ledger.forget([number])
                 continue
             record = ledger.get(number)
-            keep |= record.pages() if recent else {o.page for outs in record.outputs.values() for o in outs}
+            keep |= record.pages() if recent else {p for o in record.outputs.values() for out in o for p in out.pages}
         self._site.collect(keep)

@@ -1,7 +1,8 @@
 """Where a process can be made to die, for tests: a real SIGKILL at a chosen step of a chosen batch.
 
-Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch) and ``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the
-step makes the marker and kills itself. Without the variable a step costs a dictionary look-up.
+Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one processing element only) and
+``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step makes the marker and kills itself. Without the
+variable a step costs a dictionary look-up.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Literal
 Step = Literal["computed", "paged", "answered", "gathered", "recorded", "published", "collected"]
 
 
-def reach(step: Step, batch: int) -> None:
+def reach(step: Step, batch: int, element: str) -> None:
     """Die here if the environment says so."""
-    if os.environ.get("RIPRAP_CRASH_AT") != f"{step}:{batch}":
+    if os.environ.get("RIPRAP_CRASH_AT") not in (f"{step}:{batch}", f"{step}:{batch}:{element}"):
         return
     try:
         os.close(os.open(os.environ["RIPRAP_CRASH_ONCE"], os.O_CREAT | os.O_EXCL))

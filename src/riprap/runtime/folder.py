@@ -2,11 +2,13 @@
 
 <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
     run.json         command line, options, notes (such as the seed of the feed), versions
-    setting-0.json   what the run's processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
-    state.json       how state is cut up: buckets, and the columns of every stateful operator
+    state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
     events.jsonl     started, resumed, failed, interrupted, ended
-    metrics.jsonl    one line a batch: per operator tuples in and out, seconds, state; latency
-    ledger/ spark/ sources/
+    metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
+    elements/<name>/ of each processing element:
+        setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
+        ledger/ spark/ sources/ tables/
+    channels/<name>/ the streams between elements
     ended            exists once the run has ended
 """
 
@@ -110,6 +112,12 @@ class RunFolder:
     def keep_state_layout(self, layout: Mapping[str, Any]) -> None:
         """Write down how state is cut up; refuse another way than the run began with, for it would be misread."""
         known = self.state_layout()
+        if known is not None and known["elements"] != layout["elements"]:
+            raise RunError(
+                f"the run in {self.path} has processing elements {known['elements']}, and here they are "
+                f"{layout['elements']}: state and channels would not be found. Take it up with the application it was "
+                "started with, or start a new run"
+            )
         if known is not None and known["buckets"] != layout["buckets"]:
             raise RunError(
                 f"the run in {self.path} has {known['buckets']} buckets, not {layout['buckets']}: the number is fixed "

@@ -64,8 +64,8 @@ class Meter:
         with self._lock:
             self._recent = [*self._recent, line][-_REMEMBERED:]
             self._tuples_in += rows
-            for sink, outputs in record.outputs.items():
-                self._tuples_out[sink] += sum(o.rows for o in outputs)
+            for sink in self._tuples_out:
+                self._tuples_out[sink] += sum(o.rows for o in record.outputs.get(sink, ()))
         return line
 
     def progress(self, seconds: float) -> Progress:
@@ -99,6 +99,22 @@ class Meter:
         if not due:
             return published - began, published - began
         return published - min(d[0] for d in due), published - max(d[1] for d in due)
+
+
+def sum_up(meters: Sequence[Meter], seconds: float) -> Progress:
+    """Sum up the processing elements of a run. Of latency and batches the greatest counts."""
+    parts = [meter.progress(seconds) for meter in meters]
+    if len(parts) == 1:
+        return parts[0]
+    return Progress(
+        batches=max(p.batches for p in parts),
+        tuples_in=sum(p.tuples_in for p in parts),
+        tuples_out={sink: rows for p in parts for sink, rows in p.tuples_out.items()},
+        seconds=seconds,
+        tuples_per_second=sum(p.tuples_per_second for p in parts),
+        latency=max(p.latency for p in parts),
+        state_bytes=sum(p.state_bytes for p in parts),
+    )
 
 
 def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, float]]:

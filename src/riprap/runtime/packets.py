@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from riprap.compiler import Plan
 from riprap.expressions import normalise
-from riprap.operators.arrival import Rows
+from riprap.operators.arrival import Entry, Rows
 from riprap.runtime.task import bucket_tasks
 from riprap.state.keys import encode_keys
 
@@ -37,8 +37,11 @@ def pack(plan: Plan, source: int, rows: Rows) -> Iterator[pa.RecordBatch]:
     if not rows.rows:
         return
     entry = plan.entries[source]
-    if plan.keyed:
-        keys, code = encode_keys([rows.columns[k] for k in entry.key], rows.rows)
+    if entry.tick is not None and plan.keyed:
+        # Ticks are for every task.
+        task = None
+    elif plan.keyed:
+        keys, code = encode_keys(_key_columns(plan, entry, rows), rows.rows)
         task = bucket_tasks(plan, keys.hashes)[code]
     else:
         task = np.arange(rows.rows) * plan.tasks // rows.rows
@@ -47,14 +50,23 @@ def pack(plan: Plan, source: int, rows: Rows) -> Iterator[pa.RecordBatch]:
         [*rows.columns.values(), pa.array(rows.position)], [*rows.columns, _POSITION]
     )
     for number in range(plan.tasks):
-        mine = np.flatnonzero(task == number)
+        mine = np.arange(rows.rows) if task is None else np.flatnonzero(task == number)
         if len(mine):
-            part = batch.take(pa.array(mine)) if plan.tasks > 1 else batch
+            part = batch.take(pa.array(mine)) if len(mine) < rows.rows else batch
             position = rows.position[mine]
             values = [label[number], source, len(mine), position.min(), position.max(), _to_bytes(part)]
             yield pa.RecordBatch.from_arrays(
                 [pa.array([v], f.type) for v, f in zip(values, _ARROW, strict=True)], schema=_ARROW
             )
+
+
+def _key_columns(plan: Plan, entry: Entry, rows: Rows) -> list[pa.Array]:
+    """Return the columns of the stage's key; a source that has none of its own stays together under null."""
+    if entry.key is not None:
+        return [rows.columns[k] for k in entry.key]
+    keyed = next((e for e in plan.entries if e.key is not None), None)
+    kinds = [plan.graph[keyed.name].schema.field(k).type for k in keyed.key or ()] if keyed is not None else []
+    return [pa.nulls(rows.rows, kind) for kind in kinds]
 
 
 def unpack(plan: Plan, packets: Iterable[pa.RecordBatch]) -> dict[str, Rows]:

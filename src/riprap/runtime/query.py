@@ -23,13 +23,14 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
 from riprap.runtime import packets
+from riprap.runtime.inflow import recorded
 from riprap.runtime.recorded import (
     ANSWER_SCHEMA,
     NAME,
     RecordedSource,
     answer_batch,
     batch_and_attempt,
-    recorded,
+    tables_of,
 )
 from riprap.runtime.settings import load_setting
 from riprap.runtime.task import load_plan, run_task
@@ -42,7 +43,7 @@ def answers_of(session: SparkSession, graph: Graph, plan: Plan, setting: Path) -
     """Return the streaming DataFrame of the tasks' answers."""
     session.dataSource.register(RecordedSource)
     streams = []
-    if recorded(plan):
+    if plan.inlets or recorded(plan):
         streams.append(session.readStream.format(NAME).option("setting", str(setting)).load())
     if plan.path == "direct":
         return streams[0]
@@ -133,6 +134,13 @@ class Compute:
         batch, attempt = batch_and_attempt(setting.start)
         task = context.partitionId()
         answer = run_task(
-            plan, setting.site, batch=batch, task=task, attempt=attempt, rows=rows, read_seconds=seconds
+            plan,
+            setting.site,
+            batch=batch,
+            task=task,
+            attempt=attempt,
+            rows=rows,
+            tables=tables_of(plan, setting, batch),
+            read_seconds=seconds,
         )
         yield answer_batch(task, answer.to_json())

@@ -14,6 +14,7 @@ from riprap.errors import RunError
 from riprap.expressions import normalise
 from riprap.graph.operators import Source
 from riprap.operators import arrival
+from riprap.operators.chunk import Ints
 from riprap.runtime.segments import Segment, record_batches
 
 # A text column that Parquet stores in fewer bytes a value than this has few distinct values: it is read as those and
@@ -27,8 +28,13 @@ def read_rows(
     end: int,
     source: Source,
     columns: Sequence[str],
+    *,
+    position: bool = True,
 ) -> arrival.Rows:
-    """Read rows [start, end) of a source; text with few distinct values stays dictionary-encoded."""
+    """Read rows [start, end) of a source; text with few distinct values stays dictionary-encoded.
+
+    Rows are numbered by the source's position column, or without ``position`` by their place.
+    """
     parts: dict[str, list[pa.Array]] = {c: [] for c in columns}
     for segment in segments:
         low, high = max(start, segment.start) - segment.start, min(end, segment.end) - segment.start
@@ -48,18 +54,17 @@ def read_rows(
                 "Put the file back as it was"
             ) from error
     whole = {c: _one_array(arrays, source.schema.field(c).type) for c, arrays in parts.items()}
-    position = np.arange(start, end)
-    if source.position is not None:
-        position = _positions(whole[source.position], source)
-    return arrival.Rows(whole, position)
+    if position and source.position is not None:
+        return arrival.Rows(whole, _positions(whole[source.position], source))
+    return arrival.Rows(whole, np.arange(start, end))
 
 
-def _positions(column: pa.Array, source: Source) -> arrival.Ints:
+def _positions(column: pa.Array, source: Source) -> Ints:
     if column.null_count:
         raise RunError(
             f"source '{source.name}' ({source.location}) has null in its position column '{source.position}'"
         )
-    positions: arrival.Ints = column.cast(pa.int64()).to_numpy()
+    positions: Ints = column.cast(pa.int64()).to_numpy()
     return positions
 
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from riprap.compiler import Plan
+from riprap.compiler import Layout
 from riprap.errors import RunError
 from riprap.graph.connectors import FileSink
-from riprap.graph.graph import Graph
-from riprap.runtime.batches import BatchRunner
+from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.meter import Meter, Progress
-from riprap.runtime.recorded import recorded
-from riprap.runtime.segments import SegmentLog
-from riprap.runtime.sinks import Publisher
-from riprap.runtime.site import Site
+from riprap.runtime.meter import Progress, sum_up
+from riprap.runtime.site import Housing
 from riprap.state.pages import Lease, page_root, sweep
 
 _POLL_SECONDS = 0.05
@@ -37,36 +31,26 @@ class Run:
     def __init__(
         self,
         *,
-        graph: Graph,
-        plan: Plan,
+        layout: Layout,
+        elements: Sequence[Element],
         session: SparkSession,
         owns_session: bool,
         folder: RunFolder,
         lease: Lease,
-        site: Site,
-        publishers: Mapping[str, Publisher],
-        runner: BatchRunner,
-        meter: Meter,
-        query: Any,
-        ends_itself: bool,
+        housing: Housing,
         clock: Callable[[], float],
     ) -> None:
-        self.graph = graph
-        self.plan = plan
+        self.graph = layout.graph
+        self.layout = layout
         self.session = session
+        self._elements = tuple(elements)
+        self._publishers = {name: p for e in elements for name, p in e.publishers.items()}
         self._owns_session = owns_session
         self._folder = folder
         self._lease = lease
-        self._site = site
-        self._publishers = publishers
-        self._runner = runner
-        self._meter = meter
-        self._query = query
-        self._ends_itself = ends_itself
+        self._housing = housing
         self._clock = clock
         self._began = clock()
-        self._halted = False
-        self._error: BaseException | None = None
         self._told = False
         self._over = False
 
@@ -77,12 +61,13 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Whether the query is still going."""
-        return bool(self._query.isActive)
+        """Whether anything is still going."""
+        self._settle()
+        return any(element.active for element in self._elements)
 
     def progress(self) -> Progress:
         """Return how far the run has come."""
-        return self._meter.progress(self._clock() - self._began)
+        return sum_up([e.meter for e in self._elements], self._clock() - self._began)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the input is used up, and raise what went wrong if anything did.
@@ -90,21 +75,19 @@ class Run:
         Return False if ``timeout`` seconds passed first. A run with a trigger goes on until it is stopped.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self._query.isActive:
+        while self.running and self._failed() is None:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            if self._ends_itself and self._all_read():
-                self._halt()
-                break
-            # A failure is raised below, as what it is: here Spark would wrap it.
-            with contextlib.suppress(StreamingQueryException):
-                self._query.awaitTermination(_POLL_SECONDS)
+            going = next((e for e in self._elements if e.active), None)
+            if going is not None:
+                going.await_end(_POLL_SECONDS)
         self._raise_failure()
         self._flush()
         return True
 
     def stop(self) -> None:
-        """End the run: finish the batch at hand, publish everything, let go of the state.
+        """End the run: finish the batch at hand, let what is under way between elements arrive, publish everything, let
+        go of the state.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
         """
@@ -112,7 +95,7 @@ class Run:
             return
         ended = False
         try:
-            self._halt()
+            self._drain()
             if not self._told:
                 self._raise_failure()
                 self._flush()
@@ -148,39 +131,38 @@ class Run:
             self._halt()
             self._close(ended=False)
 
-    def _halt(self) -> None:
-        """Stop the query between two batches: Spark's own stop would cut off the batch at hand."""
-        if self._halted:
-            return
-        self._runner.close()
-        self._error = self._failure()
-        self._halted = True
-        self._query.stop()
+    def _settle(self) -> None:
+        for element in self._elements:
+            element.settle()
 
-    def _all_read(self) -> bool:
-        """Say whether every finite source is on record to its end."""
-        last = self._runner.last
-        done = last.sources if last is not None else {}
-        return all(
-            SegmentLog.end_of(self.folder / "sources" / s.name) == (done[s.name][1] if s.name in done else 0)
-            for s in recorded(self.plan)
-        )
+    def _drain(self) -> None:
+        """Halt the elements, each once it has read all that those before it put out."""
+        for element in self._elements:
+            while element.plan.inlets and element.active and self._failed() is None and not element.all_read():
+                element.await_end(_POLL_SECONDS)
+            element.halt()
+            if self._failed() is not None:
+                self._halt()
+                return
+            element.finish()
+
+    def _halt(self) -> None:
+        for element in self._elements:
+            element.halt()
 
     def _flush(self) -> None:
-        for publisher in self._publishers.values():
-            publisher.flush()
+        for element in self._elements:
+            element.flush()
 
-    def _failure(self) -> BaseException | None:
-        if self._runner.failure is not None:
-            return self._runner.failure
-        if self._halted:
-            return self._error
-        return None if self._runner.refused else self._query.exception()
+    def _failed(self) -> BaseException | None:
+        return next((f for e in self._elements if (f := e.failure()) is not None), None)
 
     def _raise_failure(self) -> None:
-        failure = self._failure()
+        failure = self._failed()
         if failure is not None:
             self._told = True
+            # The others would go on without it.
+            self._halt()
             error = as_riprap_error(failure)
             self._folder.event("failed", error=type(error).__name__, message=str(error))
             raise error from failure
@@ -193,7 +175,7 @@ class Run:
         self._lease.release()
         if ended:
             sweep(page_root())
-            self._site.remove()
+            self._housing.remove()
         if self._owns_session:
             self.session.stop()
 

@@ -18,10 +18,12 @@ FORMAT = "riprap-setting/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Paths, batch size and pace of a run, and how often it was started before; readable in every task."""
+    """Paths, batch size and pace of a processing element, and how often it was started; readable in every task."""
 
     plan: str
     sources: str
+    channels: str
+    tables: str
     site: Site
     start: int
     batch_rows: int

@@ -56,12 +56,13 @@ class ResultReader:
         if not pages:
             return self.schema.empty_table()
         table = pa.Table.from_batches([p.replace_schema_metadata(None) for p in pages])
-        if len(pages) > 1:
-            order = [table.column(n).to_numpy() for n in ("$position", "$source")]
-            if "$ordering" in table.column_names:
-                order.append(table.column("$ordering").to_numpy())
-            table = table.take(pa.array(np.lexsort(order)))
-        return table.select(self.schema.names)
+        return (in_order(table) if len(pages) > 1 else table).select(self.schema.names)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Sort rows by their tags."""
+    tags = [table.column(n).to_numpy() for n in table.column_names if n.startswith("$")]
+    return table.take(pa.array(np.lexsort(tags[::-1])))
 
 
 class FilePublisher:

@@ -1,4 +1,4 @@
-"""Where a run keeps things: the ledger, state pages, and pages of results for the driver."""
+"""Where a run keeps things: ledgers, state pages, and pages of results for the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXECUTOR = "{executor}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The places of one run; a small value that travels to every task."""
+    """The places of one processing element; a small value that travels to every task."""
 
     ledger: Ledger
     pages: PageStore
@@ -41,17 +41,11 @@ class Site:
         if EXECUTOR not in self.pages.folder:
             self.pages.collect(keep)
 
-    def remove(self) -> None:
-        """Remove all pages, those of every executor of this host included."""
-        states = glob.glob(glob.escape(self.pages.folder).replace(EXECUTOR, "*"))
-        for folder in (*states, self.results.folder):
-            shutil.rmtree(folder, ignore_errors=True)
 
-
-def lay_out(
+def take_hold(
     folder: RunFolder, pages: str | Path | None, page_limit: int | None, *, one_host: bool
-) -> tuple[Site, Lease]:
-    """Decide where a run keeps its ledger, state pages and results, and take hold of its page folder."""
+) -> tuple[Housing, Lease]:
+    """Decide where a run keeps its state pages and results, and take hold of its page folder."""
     if pages is None and not one_host:
         raise RunError(
             "on several hosts state pages need a folder that all of them share: give app.run(pages=...), and runs= "
@@ -60,20 +54,39 @@ def lay_out(
     home = page_root() / folder.identity
     # Absolute: executors do not start in the driver's folder.
     root = Path(pages).absolute() if pages is not None else page_root()
-    state = root / folder.identity if pages is not None else home / "state"
-    results = home / "results" if one_host else folder.path / "results"
-    limit = limit_for(Path(str(root).split(EXECUTOR)[0]), page_limit)
-    lease = Lease.take(home, folder.path)
-    try:
-        for path in (state, results):
-            if EXECUTOR not in str(path):
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        lease.release()
-        raise RunError(f"cannot make the page folder {error.filename}: {error.strerror}") from error
-    site = Site(
-        ledger=Ledger(str(folder.path / "ledger")),
-        pages=PageStore(str(state), limit),
-        results=PageStore(str(results), limit_for(results.parent, None)),
+    housing = Housing(
+        state=str(root / folder.identity if pages is not None else home / "state"),
+        results=str(home / "results" if one_host else folder.path / "results"),
+        limit=limit_for(Path(str(root).split(EXECUTOR)[0]), page_limit),
     )
-    return site, lease
+    return housing, Lease.take(home, folder.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Housing:
+    """Where a run's pages are; each processing element has folders of its own there."""
+
+    state: str
+    results: str
+    limit: int
+
+    def remove(self) -> None:
+        """Remove all pages, those of every executor of this host included."""
+        states = glob.glob(glob.escape(self.state).replace(EXECUTOR, "*"))
+        for folder in (*states, self.results):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def site(self, element: str, home: Path) -> Site:
+        """Lay out the places of a processing element, whose folder in the run's is ``home``."""
+        state, results = Path(self.state) / element, Path(self.results) / element
+        try:
+            for path in (state, results):
+                if EXECUTOR not in str(path):
+                    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make the page folder {error.filename}: {error.strerror}") from error
+        return Site(
+            ledger=Ledger(str(home / "ledger")),
+            pages=PageStore(str(state), self.limit),
+            results=PageStore(str(results), limit_for(results, None)),
+        )

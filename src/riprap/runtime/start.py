@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from riprap.compiler import Plan, compile_graph, describe_state
+from riprap.compiler import Layout, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import FromSpark
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink, Source
+from riprap.graph.operators import Source
 from riprap.graph.policies import seconds
-from riprap.runtime.batches import BatchRunner
+from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.meter import Meter
-from riprap.runtime.query import answers_of
-from riprap.runtime.recorded import pace_start
 from riprap.runtime.run import Run
-from riprap.runtime.segments import spool_rows
 from riprap.runtime.session import check_session, is_one_host, make_session
-from riprap.runtime.settings import Setting, save_setting
-from riprap.runtime.sinks import Publisher, make_publisher
-from riprap.runtime.site import Site, lay_out
-from riprap.runtime.task import save_plan
-from riprap.state.pages import Lease, page_root, sweep
+from riprap.runtime.site import Housing, take_hold
+from riprap.state.pages import page_root, sweep
 
 
 def run(
@@ -63,25 +55,105 @@ def run(
     if spark is not None and (master is not None or config is not None):
         raise GraphError("give spark= or master= and config=, not both")
     # Compiled before Spark starts too, for the errors: a session takes seconds.
-    compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
+    layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
     interval = None if trigger is None else seconds("trigger=", trigger)
+    _check_end(layout, interval)
     session = check_session(spark) if spark is not None else make_session(master, dict(config or {}))
     try:
         run_folder, resume = _open_folder(folder, Path(runs), graph.name, clock)
         known = run_folder.state_layout()
         tasks = parallelism or session.sparkContext.defaultParallelism
         wanted = buckets or (known["buckets"] if known else max(8, 2 * tasks))
-        plan = compile_graph(graph, buckets=wanted, tasks=tasks, path=path)
-        run_folder.keep_state_layout({"buckets": plan.buckets, "operators": describe_state(graph)})
+        layout = compile_graph(graph, buckets=wanted, tasks=tasks, path=path)
+        run_folder.keep_state_layout(_state_layout(layout, wanted))
         # First the lease, then the sweep: the run to take up may look as dead as others.
-        site, lease = lay_out(run_folder, pages, page_limit, one_host=is_one_host(session))
+        housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
         sweep(page_root(), clock=clock)
-        launch = _Launch(graph, plan, session, run_folder, site, lease, spark is None, resume, clock)
-        return launch.start(interval, batch_rows, notes or {})
+        launch = Launch(
+            graph=graph,
+            session=session,
+            folder=run_folder,
+            resume=resume,
+            interval=interval,
+            batch_rows=batch_rows,
+            clock=clock,
+        )
+        try:
+            run_folder.describe(graph.name, _options(launch, layout, housing), notes or {}, session)
+            run_folder.event("resumed" if resume else "started")
+            elements = _start(launch, layout, housing)
+        except BaseException:
+            lease.release()
+            if not resume:
+                # Nothing was computed, so there is nothing to take up.
+                run_folder.end()
+                sweep(page_root(), clock=clock)
+            raise
+        return Run(
+            layout=layout,
+            elements=elements,
+            session=session,
+            owns_session=spark is None,
+            folder=run_folder,
+            lease=lease,
+            housing=housing,
+            clock=clock,
+        )
     except BaseException:
         if spark is None:
             session.stop()
         raise
+
+
+def _start(launch: Launch, layout: Layout, housing: Housing) -> list[Element]:
+    """Prepare all elements, then start them; if one does not start, none goes on."""
+    elements = [launch.prepare(plan, housing.site(plan.name, launch.home(plan))) for plan in layout.plans]
+    try:
+        # Before the queries: opening a sink may replace earlier output, so everything else must be in order.
+        for element in elements:
+            element.open_sinks()
+        for element in elements:
+            element.pass_over()
+            element.start()
+    except BaseException:
+        for element in elements:
+            element.halt()
+        raise
+    return elements
+
+
+def _state_layout(layout: Layout, buckets: int) -> dict[str, Any]:
+    """Say how state is cut up: it can only be taken up again cut in the same way."""
+    keyed = any(plan.keyed and plan.buckets > 1 for plan in layout.plans)
+    return {
+        "elements": {plan.name: [o.name for o in plan.graph] for plan in layout.plans},
+        "buckets": buckets if keyed or not any(plan.keyed for plan in layout.plans) else 1,
+        "operators": describe_state(layout.graph),
+    }
+
+
+def _check_end(layout: Layout, interval: float | None) -> None:
+    """Refuse a run without trigger that would never end."""
+    sources = layout.graph.of_kind(Source)
+    paced = any(not isinstance(s.connector, FromSpark) and s.connector.rate is not None for s in sources)
+    if interval is None and paced and any(isinstance(s.connector, FromSpark) for s in sources):
+        raise GraphError(
+            f"application '{layout.graph.name}' has a paced source beside a Spark DataFrame, so it has no end: "
+            "give trigger= and stop it yourself"
+        )
+
+
+def _options(launch: Launch, layout: Layout, housing: Housing) -> dict[str, Any]:
+    first = layout.plans[0]
+    return {
+        "batch_rows": launch.batch_rows,
+        "buckets": max(plan.buckets for plan in layout.plans),
+        "parallelism": max(plan.tasks for plan in layout.plans),
+        "path": first.path,
+        "trigger": launch.interval,
+        "pages": housing.state,
+        "page_limit": housing.limit,
+    }
 
 
 def _open_folder(
@@ -96,139 +168,3 @@ def _open_folder(
             f"the run in {opened.path} has ended: its state is gone. Start a new one without folder="
         )
     return opened, True
-
-
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """The steps from a plan to a running query."""
-
-    graph: Graph
-    plan: Plan
-    session: SparkSession
-    folder: RunFolder
-    site: Site
-    lease: Lease
-    owns_session: bool
-    resume: bool
-    clock: Callable[[], float]
-
-    def start(self, interval: float | None, batch_rows: int, notes: Mapping[str, str | int | float]) -> Run:
-        """Write down the setting, open the sinks and start the query; undo it all if that fails."""
-        try:
-            self._describe(interval, batch_rows, notes)
-            return self._start(interval, batch_rows)
-        except BaseException:
-            self.lease.release()
-            if not self.resume:
-                # Nothing was computed, so there is nothing to take up.
-                self.folder.end()
-                sweep(page_root(), clock=self.clock)
-            raise
-
-    def _start(self, interval: float | None, batch_rows: int) -> Run:
-        rates = self._rates()
-        # A paced replay that ends has to be watched: Spark's availableNow would take what is due at the start only.
-        ends_itself = interval is None and bool(rates)
-        if ends_itself and any(isinstance(s.connector, FromSpark) for s in self.graph.of_kind(Source)):
-            raise GraphError(
-                f"application '{self.graph.name}' has a paced source beside a Spark DataFrame, so it has no end: "
-                "give trigger= and stop it yourself"
-            )
-        setting = self._save_setting(rates, batch_rows, finite=interval is None)
-        self.site.ledger.begin(self.plan.buckets)
-        # Before the sinks: opening one may replace earlier output, so everything else must be in order.
-        answers = answers_of(self.session, self.graph, self.plan, setting)
-        publishers = self._open_sinks()
-        arrivals = {name: _arrival(self.folder.path / "sources" / name, rate) for name, rate in rates.items()}
-        meter = Meter((e.name for e in self.plan.entries), publishers, arrivals)
-        checkpoint = self.folder.path / "spark"
-        runner = BatchRunner(self.plan, self.site, publishers, self.folder, checkpoint, meter, self.clock)
-        writer = answers.writeStream.queryName(_free_name(self.session, self.graph.name)).foreachBatch(runner)
-        writer = writer.option("checkpointLocation", checkpoint.as_uri())
-        if interval is not None:
-            writer = writer.trigger(processingTime=f"{int(interval * 1000)} milliseconds")
-        elif not ends_itself:
-            writer = writer.trigger(availableNow=True)
-        return Run(
-            graph=self.graph,
-            plan=self.plan,
-            session=self.session,
-            owns_session=self.owns_session,
-            folder=self.folder,
-            lease=self.lease,
-            site=self.site,
-            publishers=publishers,
-            runner=runner,
-            meter=meter,
-            query=writer.start(),
-            ends_itself=ends_itself,
-            clock=self.clock,
-        )
-
-    def _rates(self) -> dict[str, float]:
-        # From the graph: the plan's sources carry no more than tasks need.
-        return {
-            s.name: s.connector.rate
-            for s in self.graph.of_kind(Source)
-            if not isinstance(s.connector, FromSpark) and s.connector.rate is not None
-        }
-
-    def _save_setting(self, rates: Mapping[str, float], batch_rows: int, *, finite: bool) -> Path:
-        """Write what the run's processes share, and return where."""
-        home = self.folder.path
-        # Workers keep what they read, and a session's outlive a run: a run taken up again has files of its own.
-        number = len(list(home.glob("setting-*.json")))
-        setting = Setting(
-            plan=str(home / f"plan-{number}.pickle"),
-            sources=str(home / "sources"),
-            site=self.site,
-            start=number,
-            batch_rows=batch_rows,
-            finite=finite,
-            rates=rates,
-        )
-        save_plan(Path(setting.plan), self.plan)
-        save_setting(home / f"setting-{number}.json", setting)
-        for source in self.graph.of_kind(Source):
-            spool_rows(source, home / "sources" / source.name)
-        return home / f"setting-{number}.json"
-
-    def _open_sinks(self) -> dict[str, Publisher]:
-        """Open the sinks, and give them the batches an earlier process had on record."""
-        publishers = {
-            sink.name: make_publisher(
-                sink, self.site.results, self.session, resume=self.resume, clock=self.clock
-            )
-            for sink in self.graph.of_kind(Sink)
-        }
-        for batch in self.site.ledger.batches():
-            if batch >= 0:
-                outputs = self.site.ledger.get(batch).outputs
-                for name, publisher in publishers.items():
-                    publisher.take_up(batch, outputs.get(name, ()))
-        return publishers
-
-    def _describe(
-        self, interval: float | None, batch_rows: int, notes: Mapping[str, str | int | float]
-    ) -> None:
-        options: dict[str, Any] = {
-            "batch_rows": batch_rows,
-            "buckets": self.plan.buckets,
-            "parallelism": self.plan.tasks,
-            "path": self.plan.path,
-            "trigger": interval,
-            "pages": self.site.pages.folder,
-            "page_limit": self.site.pages.limit,
-        }
-        self.folder.describe(self.graph.name, options, notes, self.session)
-        self.folder.event("resumed" if self.resume else "started")
-
-
-def _arrival(folder: Path, rate: float) -> Callable[[int], float]:
-    return lambda row: pace_start(folder) + row / rate
-
-
-def _free_name(session: SparkSession, name: str) -> str:
-    """Return the application's name, numbered if another run of it is going in this session."""
-    taken = {q.name for q in session.streams.active}
-    return next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in taken)

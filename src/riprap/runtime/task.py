@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial, reduce
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, reduce
+from pathlib import Path as FilePath
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +19,18 @@ from pyspark import cloudpickle
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
-from riprap.graph.graph import Graph
-from riprap.operators.arrival import Arrival, Rows, arrive, order_numbers
-from riprap.operators.chunk import Chunk
-from riprap.operators.stage import Activity, run_stage, slots_of
+from riprap.graph.operators import Outlet
+from riprap.operators.arrival import Arrival, Rows, arrive
+from riprap.operators.chunk import Chunk, Ints, Path
+from riprap.operators.stage import Activity, run_stage
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
-from riprap.state.hashing import buckets_of
+from riprap.state.hashing import buckets_of, first_hash
+from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name
-from riprap.state.windows import merge, restrict, tuples_in
+from riprap.state.windows import Contents, gather, keys_in, make_page, merge, restrict, tuples_in
+
+_CLOCK = "clock/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class Answer:
         )
 
 
-def save_plan(path: Path, plan: Plan) -> None:
+def save_plan(path: FilePath, plan: Plan) -> None:
     """Write the plan where tasks find it."""
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
@@ -68,7 +71,7 @@ def save_plan(path: Path, plan: Plan) -> None:
 @lru_cache(maxsize=4)
 def load_plan(path: str) -> Plan:
     """Read a plan; a worker does so once."""
-    plan: Plan = cloudpickle.loads(Path(path).read_bytes())
+    plan: Plan = cloudpickle.loads(FilePath(path).read_bytes())
     return plan
 
 
@@ -80,13 +83,15 @@ def run_task(
     task: int,
     attempt: str,
     rows: Mapping[str, Rows],
+    tables: Mapping[str, pa.Table] | None = None,
     read_seconds: float = 0.0,
 ) -> Answer:
     """Compute a task's buckets of a batch, from the state that the record before it names."""
     began = time.perf_counter()
     site = site.here()
     first, end = plan.span(task)
-    arrival = arrive(plan.entries, rows, (first, end) if plan.keyed else None, plan.buckets)
+    span = (first, end) if plan.keyed else None
+    arrival = arrive(plan.entries, rows, batch=batch, aligned=plan.aligned, span=span, buckets=plan.buckets)
     arrived = time.perf_counter()
     before = site.ledger.get(batch - 1).state_of(first, end)
     if sum(high - low for low, high in (m.buckets for m in before)) != end - first:
@@ -94,7 +99,7 @@ def run_task(
             f"the record of batch {batch - 1} names state for buckets {[m.buckets for m in before]}, and this task "
             f"has {first} to {end}: some state would be taken for empty. Was the number of buckets changed?"
         )
-    names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in _slots(plan.graph)}
+    names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in slots_of(plan)}
     state = {
         slot: [
             restrict(site.pages.read(name), *m.buckets, plan.buckets)
@@ -103,42 +108,55 @@ def run_task(
         ]
         for slot in names
     }
+    arrival, clocks = keep_time(plan, arrival, state, (first, end))
     loaded = time.perf_counter()
-    outcome = run_stage(plan.graph, plan.needed, arrival, state)
+    # Without a key every task has a part of the rows; then all that is in it is its own.
+    lead = task == 0
+    outcome = run_stage(
+        plan.graph,
+        plan.needed,
+        arrival,
+        state,
+        sources=plan.sources,
+        origin=plan.origin,
+        tables=tables,
+        lead=lead,
+    )
+    for slot, page in clocks.items():
+        outcome.keep(slot, page, state[slot])
     computed = time.perf_counter()
-    reach("computed", batch)
+    reach("computed", batch, plan.name)
 
     def name(slot: str) -> str:
         return page_name(epoch=site.ledger.epoch, batch=batch, attempt=attempt, slot=slot)
 
     pages, held = {}, {}
-    for slot, size in _slots(plan.graph).items():
+    for slot in slots_of(plan):
         page, replaced = outcome.pages.get(slot, (None, 0))
         made = [page] if page is not None else []
         if len(before) > 1 and state[slot]:
             # Buckets that several tasks had: a page of one must not count for the others', so all move to one page.
-            made, replaced = (
-                [reduce(partial(merge, size=size), [*made, *state[slot][replaced:]])],
-                len(state[slot]),
-            )
+            made, replaced = [reduce(merge, [*made, *state[slot][replaced:]])], len(state[slot])
         pages[slot] = (*(site.pages.write(name(slot), p) for p in made), *names[slot][replaced:])
         held[slot] = [*made, *state[slot][replaced:]]
-    reach("paged", batch)
+    reach("paged", batch, plan.name)
     outputs = {
-        sink: Output(
-            site.results.write(name(f"{sink}/out"), _result_page(plan, sink, chunk, arrival)), chunk.rows
-        )
+        sink: put_out(plan, sink, chunk, arrival, site, name)
         for sink, chunk in outcome.outputs.items()
-        if chunk.rows
+        if chunk.rows or len(chunk.marks)
     }
     done = time.perf_counter()
-    reach("answered", batch)
+    reach("answered", batch, plan.name)
     return Answer(
         task=task,
         manifest=Manifest((first, end), pages),
         outputs=outputs,
         activity=outcome.activity,
-        state={slot: (sum(map(tuples_in, p)), sum(q.nbytes for q in p)) for slot, p in held.items()},
+        state={
+            slot: (sum(map(tuples_in, p)), sum(q.nbytes for q in p))
+            for slot, p in held.items()
+            if not slot.startswith(_CLOCK)
+        },
         seconds={
             "read": read_seconds,
             "arrive": arrived - began,
@@ -149,35 +167,69 @@ def run_task(
     )
 
 
-def _slots(graph: Graph) -> dict[str, int]:
-    return {slot: size for operator in graph for slot, size in slots_of(operator).items()}
+def slots_of(plan: Plan) -> list[str]:
+    """Return the names under which a plan's operators keep state, and those of its clocks."""
+    clocks = [f"{_CLOCK}{e.name}" for e in plan.entries if e.tick is not None]
+    return [*(f"{o.name}/{slot}" for o in plan.graph for slot in o.slots), *clocks]
 
 
-def _result_page(plan: Plan, sink: str, chunk: Chunk, arrival: Arrival) -> pa.RecordBatch:
-    """Put a sink's rows into a page, with hidden columns that say where they stand in the stream."""
+def keep_time(
+    plan: Plan, arrival: Arrival, state: Mapping[str, Sequence[pa.RecordBatch]], span: tuple[int, int]
+) -> tuple[Arrival, dict[str, pa.RecordBatch]]:
+    """Tell the clocks' last ticks before the batch, and put every key that has state into an arrival that has marks.
+
+    Return also the pages that say each clock's time from now on: one row for every bucket, so that they can be dealt out
+    with the buckets.
+    """
+    buckets = range(*span)
+    mine = KeyTable(
+        np.array([first_hash(b, plan.buckets) for b in buckets], np.uint64), (), np.zeros(len(buckets), bool)
+    )
+    ticks, pages = {}, {}
+    for clock, heard in arrival.ticks.items():
+        slot = f"{_CLOCK}{clock}"
+        known, told = gather(state[slot], mine, pa.struct([]), counters=2).counters.max(axis=0)
+        ticks[clock] = replace(heard, before=int(told) if known else None)
+        if len(heard.time):
+            latest = max(int(heard.time.max()), int(told)) if known else int(heard.time.max())
+            counters = np.column_stack([np.ones(len(mine), np.int64), np.full(len(mine), latest)])
+            empty = Contents(np.zeros(len(mine) + 1, np.int64), pa.array([], pa.struct([])), counters)
+            pages[slot] = make_page(mine, empty)
+    arrival = replace(arrival, ticks=ticks)
+    if arrival.marked and any(o.heeds or o.clock for o in plan.graph):
+        # Only operators that have the stage's key: what is kept otherwise is in one bucket, under a key of its own.
+        kept = [keys_in(p) for slot, found in state.items() if not slot.startswith(_CLOCK) for p in found]
+        kinds = [c.type for c in arrival.keys.columns]
+        arrival = arrival.widen(k for k in kept if [c.type for c in k.columns] == kinds)
+    return arrival, pages
+
+
+def put_out(
+    plan: Plan, sink: str, chunk: Chunk, arrival: Arrival, site: Site, name: Callable[[str], str]
+) -> Output:
+    """Write what a sink or channel gets, with hidden columns that say where it stands in the stream."""
     fields = list(plan.graph[sink].schema)
     columns = [_plain(chunk.columns[f.name], f.type) for f in fields]
-    names = [f.name for f in fields]
-    source, position = arrival.source[chunk.rank], arrival.position[chunk.rank]
-    return pa.RecordBatch.from_arrays(
-        [
-            *columns,
-            *(pa.array(a) for a in _order_columns(plan, arrival, chunk)),
-            pa.array(source),
-            pa.array(position),
-        ],
-        [*names, *(["$ordering"] if plan.entries[0].ordering else []), "$source", "$position"],
+    tags = _tags(arrival, chunk.rank, chunk.path)
+    page = pa.RecordBatch.from_arrays(
+        [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_names(len(tags))]
     )
+    written = site.results.write(name(f"{sink}/out"), page)
+    marks = chunk.marks
+    if not len(marks) or not isinstance(plan.graph[sink], Outlet):
+        return Output(written, chunk.rows)
+    tags = _tags(arrival, marks.rank, marks.path)
+    punctuations = pa.RecordBatch.from_arrays(list(map(pa.array, tags)), tag_names(len(tags)))
+    return Output(written, chunk.rows, site.results.write(name(f"{sink}/marks"), punctuations))
 
 
-def _order_columns(plan: Plan, arrival: Arrival, chunk: Chunk) -> list[np.ndarray]:
-    if plan.entries[0].ordering is None:
-        return []
-    numbers = np.empty(len(arrival.position), np.int64)
-    for entry in plan.entries:
-        part = arrival.chunks[entry.name]
-        numbers[part.rank] = order_numbers(part.columns[entry.ordering or ""])
-    return [numbers[chunk.rank]]
+def tag_names(count: int) -> list[str]:
+    """Name the hidden columns of a tag."""
+    return [f"${i}" for i in range(count)]
+
+
+def _tags(arrival: Arrival, rank: Ints, path: Path) -> list[Ints]:
+    return [*(column[rank] for column in arrival.tags), *path]
 
 
 def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -68,6 +68,21 @@ def encode_keys(columns: Sequence[pa.Array], rows: int) -> tuple[KeyTable, Codes
     return KeyTable(hashes, tuple(columns), has_null), place[codes]
 
 
+def join_tables(tables: Sequence[KeyTable]) -> tuple[KeyTable, list[Codes]]:
+    """Bring key tables together; return also, for each, the place of its keys in the whole."""
+    if not tables[0].columns:
+        return tables[0], [np.zeros(len(t), np.int32) for t in tables]
+    columns = [pa.concat_arrays(parts) for parts in zip(*(t.columns for t in tables), strict=True)]
+    hashes, first, inverse = np.unique(
+        np.concatenate([t.hashes for t in tables]), return_index=True, return_inverse=True
+    )
+    index = pa.array(first)
+    has_null = np.concatenate([t.has_null for t in tables])[first]
+    joined = KeyTable(hashes, tuple(c.take(index) for c in columns), has_null)
+    ends = np.cumsum([len(t) for t in tables])[:-1]
+    return joined, [part.astype(np.int32) for part in np.split(inverse, ends)]
+
+
 def key_clash(left: Sequence[pa.Array], i: int, right: Sequence[pa.Array], j: int) -> RunError:
     """Say that two keys have one hash: state is kept by hash, so going on would mix them up."""
     return RunError(

@@ -7,7 +7,8 @@ renamed. Record -1 of an epoch is its beginning, so a missing record is always a
      "sources": {"Source": [6000000, 6500000]},              offsets the batch covers
      "manifests": [{"buckets": [0, 4],                        buckets 0 to 3, as one task had them
                     "pages": {"Aggregator/0": ["..."]}}],     per operator and port, newest page first
-     "outputs": {"Sink": [{"page": "...", "rows": 61234}]}}   what each sink publishes, in order of bucket
+     "outputs": {"Sink": [{"page": "...", "rows": 61234}]},   what each sink publishes, in order of bucket
+     "frontier": 12}                                          how far the stream of everything is complete
 """
 
 from __future__ import annotations
@@ -41,10 +42,15 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A page of result rows that a task made for a sink."""
+    """A page of result rows that a task made for a sink, and one of punctuations where there are any."""
 
     page: str
     rows: int
+    punctuations: str | None = None
+
+    @property
+    def pages(self) -> set[str]:
+        return {self.page, self.punctuations} - {None}  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +62,12 @@ class Record:
     sources: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     manifests: tuple[Manifest, ...] = ()
     outputs: Mapping[str, tuple[Output, ...]] = field(default_factory=dict)
+    frontier: int | None = None
 
     def pages(self) -> set[str]:
         """Return every page the record names."""
         state = {p for m in self.manifests for pages in m.pages.values() for p in pages}
-        return state | {o.page for outputs in self.outputs.values() for o in outputs}
+        return state | {p for outputs in self.outputs.values() for o in outputs for p in o.pages}
 
     def state_of(self, first_bucket: int, end_bucket: int) -> tuple[Manifest, ...]:
         """Return what is known of some buckets: the manifests that cover them, cut down to them.
@@ -117,6 +124,7 @@ class Ledger:
                 for m in data["manifests"]
             ),
             outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
+            frontier=data.get("frontier"),
         )
 
     def get(self, batch: int) -> Record:

@@ -207,5 +207,8 @@ def _run_folder(lease: str) -> Path | None:
 
 def _last_change(folder: Path) -> float:
     """Return when anything came into a page folder or its stores, or went: a live run changes them every batch."""
-    with os.scandir(folder) as entries:
-        return max([folder.stat().st_mtime, *(e.stat().st_mtime for e in entries)])
+    found = [folder.stat().st_mtime]
+    for path, _, _ in os.walk(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.stat(path).st_mtime)
+    return max(found)

@@ -1,13 +1,13 @@
-"""The newest tuples of each key, held in immutable pages sorted by key.
+"""What operators keep for each key, held in immutable pages sorted by key.
 
 A page is one Arrow record batch, a row a key, in order of hash:
 
-    hash: uint64 | key: struct<...> | seen: int64 | window: list<struct<...>>
+    hash: uint64 | key: struct<...> | held: int64 | counters: fixed_size_list<int64> | window: list<struct<...>>
 
-``window`` holds the tuples that came in with the page, oldest first, at most the window's size; ``seen`` counts
-the key's tuples since the run began. A batch adds one page with what came in (so writes follow the input, not the
-size of the state), and pages of like size are merged, so there are only ever a handful. The contents of a key's
-window are its tuples in all pages, newest first, up to the size.
+``window`` holds tuples that came in with the page, oldest first; ``held`` says how many tuples the key holds in all, so
+its contents are the newest ``held`` tuples of its rows in all pages. ``counters`` are whatever numbers the operator keeps
+beside the tuples; the newest page has those that count. A batch adds one page with what came in (so writes follow the
+input, not the size of the state), and pages of like size are merged, so there are only ever a handful.
 """
 
 from __future__ import annotations
@@ -21,23 +21,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.errors import FormatError
 from riprap.state.hashing import Hashes, first_hash
 from riprap.state.keys import KeyTable, key_clash
 
 Ints = npt.NDArray[np.int64]
 
+_COLUMNS = ["hash", "key", "held", "counters", "window"]
+
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Window contents of some keys: the tuples of key ``i`` are rows ``offsets[i]`` to ``offsets[i + 1]``."""
+    """What some keys hold: the tuples of key ``i`` are rows ``offsets[i]`` to ``offsets[i + 1]``, its counters row ``i``."""
 
-    seen: Ints
     offsets: Ints
     tuples: pa.StructArray
+    counters: Ints
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.offsets)
 
 
-def make_page(keys: KeyTable, contents: Contents) -> pa.RecordBatch:
-    """Put window contents into a page."""
+def make_page(keys: KeyTable, contents: Contents, held: Ints | None = None) -> pa.RecordBatch:
+    """Put what some keys hold into a page; ``held`` counts tuples of older pages too, where those still count."""
     names = [f"k{i}" for i in range(len(keys.columns))]
     key = (
         pa.StructArray.from_arrays(list(keys.columns), names)
@@ -45,54 +52,66 @@ def make_page(keys: KeyTable, contents: Contents) -> pa.RecordBatch:
         else pa.Array.from_buffers(pa.struct([]), len(keys), [None])
     )
     window = pa.ListArray.from_arrays(pa.array(contents.offsets.astype(np.int32)), contents.tuples)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(keys.hashes), key, pa.array(contents.seen), window], ["hash", "key", "seen", "window"]
-    )
+    width = contents.counters.shape[1]
+    counters = pa.FixedSizeListArray.from_arrays(pa.array(contents.counters.ravel()), width)
+    held = contents.lengths if held is None else held
+    return pa.RecordBatch.from_arrays([pa.array(keys.hashes), key, pa.array(held), counters, window], _COLUMNS)
 
 
-def gather(pages: Sequence[pa.RecordBatch], keys: KeyTable, size: int, layout: pa.StructType) -> Contents:
-    """Collect the window contents of ``keys`` (sorted by hash) from pages, newest page first."""
-    wanted = np.full(len(keys), size, np.int64)
-    seen = np.zeros(len(keys), np.int64)
-    unseen = np.ones(len(keys), bool)
+def gather(pages: Sequence[pa.RecordBatch], keys: KeyTable, layout: pa.StructType, counters: int = 1) -> Contents:
+    """Collect what ``keys`` (sorted by hash) hold from pages, newest page first; an unknown key has zeros."""
+    wanted = np.full(len(keys), -1, np.int64)
+    numbers = np.zeros((len(keys), counters), np.int64)
     parts: list[tuple[pa.StructArray, Ints]] = []
     for page in pages:
         rows, found = _look_up(_hashes(page), keys.hashes)
         if not len(found):
             continue
         _check_same_keys(page, rows, keys, found)
-        new = found[unseen[found]]
-        seen[new] = _ints(page, "seen")[rows[unseen[found]]]
-        unseen[new] = False
+        new = wanted[found] < 0
+        wanted[found[new]] = _ints(page, "held")[rows[new]]
+        numbers[found[new]] = _counters(page)[rows[new]]
         offsets, tuples = _window(page)
         length = np.zeros(len(keys), np.int64)
         length[found] = np.minimum(offsets[rows + 1] - offsets[rows], wanted[found])
         end = np.zeros(len(keys), np.int64)
         end[found] = offsets[rows + 1]
         parts.append((tuples.take(pa.array(ranges(end - length, length))), length))
-        wanted -= length
-    return _weave(parts[::-1], seen, layout)
+        wanted[found] -= length[found]
+    if np.any(wanted > 0):
+        raise FormatError(f"state pages lack {int(wanted[wanted > 0].sum())} tuples that they say are held")
+    return _weave(parts[::-1], numbers, layout)
 
 
-def merge(newer: pa.RecordBatch, older: pa.RecordBatch, size: int) -> pa.RecordBatch:
-    """Merge two pages into one that says the same, leaving out tuples no window holds any more."""
+def keys_in(page: pa.RecordBatch) -> KeyTable:
+    """Return the keys that a page has rows for."""
+    key = page.column("key")
+    columns = tuple(key.field(i) for i in range(key.type.num_fields))
+    has_null = np.zeros(page.num_rows, bool)
+    for column in columns:
+        has_null |= column.is_null().to_numpy(zero_copy_only=False)
+    return KeyTable(_hashes(page), columns, has_null)
+
+
+def merge(newer: pa.RecordBatch, older: pa.RecordBatch) -> pa.RecordBatch:
+    """Merge two pages into one that says the same, leaving out tuples no key holds any more."""
     hashes, old_row, new_row = _align(_hashes(older), _hashes(newer))
     _check_equal_where_both(newer, new_row, older, old_row)
     old_start, old_length, old_tuples = _extents(older, old_row)
     new_start, new_length, new_tuples = _extents(newer, new_row)
-    kept = np.minimum(old_length, size - new_length)
+    pick = np.where(new_row >= 0, new_row + older.num_rows, old_row)
+    held = np.concatenate([_ints(older, "held"), _ints(newer, "held")])[pick]
+    kept = np.clip(held - new_length, 0, old_length)
     starts = np.column_stack([old_start + old_length - kept, new_start + len(old_tuples)]).ravel()
     lengths = np.column_stack([kept, new_length]).ravel()
     tuples = pa.concat_arrays([old_tuples, new_tuples]).take(pa.array(ranges(starts, lengths)))
     offsets = np.zeros(len(hashes) + 1, np.int64)
     np.cumsum(kept + new_length, out=offsets[1:])
-    pick = pa.array(np.where(new_row >= 0, new_row + older.num_rows, old_row))
-    key = pa.concat_arrays([older.column("key"), newer.column("key")]).take(pick)
-    seen = pa.concat_arrays([older.column("seen"), newer.column("seen")]).take(pick)
+    index = pa.array(pick)
+    key = pa.concat_arrays([older.column("key"), newer.column("key")]).take(index)
+    counters = pa.concat_arrays([older.column("counters"), newer.column("counters")]).take(index)
     window = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), tuples)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(hashes), key, seen, window], ["hash", "key", "seen", "window"]
-    )
+    return pa.RecordBatch.from_arrays([pa.array(hashes), key, pa.array(held), counters, window], _COLUMNS)
 
 
 def _extents(page: pa.RecordBatch, rows: Ints) -> tuple[Ints, Ints, pa.StructArray]:
@@ -145,7 +164,7 @@ def restrict(page: pa.RecordBatch, first_bucket: int, end_bucket: int, buckets: 
     return page.slice(int(low), int(high - low))
 
 
-def add_page(new: pa.RecordBatch, pages: Sequence[pa.RecordBatch], size: int) -> tuple[pa.RecordBatch, int]:
+def add_page(new: pa.RecordBatch, pages: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
     """Merge a batch's page with the newest older ones while they are not much larger.
 
     Return the page to write and how many of the older pages it replaces. Each page ends up more than twice the
@@ -153,10 +172,21 @@ def add_page(new: pa.RecordBatch, pages: Sequence[pa.RecordBatch], size: int) ->
     times in its life.
     """
     replaced = 0
-    while replaced < len(pages) and tuples_in(pages[replaced]) <= 2 * tuples_in(new):
-        new = merge(new, pages[replaced], size)
+    while replaced < len(pages) and _weight(pages[replaced]) <= 2 * _weight(new):
+        new = merge(new, pages[replaced])
         replaced += 1
-    return new, replaced
+    return (_without_empty(new) if replaced == len(pages) else new), replaced
+
+
+def _weight(page: pa.RecordBatch) -> int:
+    rows: int = page.num_rows
+    return tuples_in(page) + rows
+
+
+def _without_empty(page: pa.RecordBatch) -> pa.RecordBatch:
+    """Leave out keys that hold nothing; only right in the oldest page, for a row also says that older ones are void."""
+    full = (_ints(page, "held") > 0) | _counters(page).any(axis=1)
+    return page if full.all() else page.filter(pa.array(full))
 
 
 def tuples_in(page: pa.RecordBatch) -> int:
@@ -186,19 +216,19 @@ def _ranges(starts, lengths, total):  # type: ignore[no-untyped-def]
     return result
 
 
-def _weave(parts: Sequence[tuple[pa.StructArray, Ints]], seen: Ints, layout: pa.StructType) -> Contents:
+def _weave(parts: Sequence[tuple[pa.StructArray, Ints]], counters: Ints, layout: pa.StructType) -> Contents:
     """Bring parts (oldest first, each in order of key) together key by key."""
-    offsets = np.zeros(len(seen) + 1, np.int64)
+    offsets = np.zeros(len(counters) + 1, np.int64)
     if not parts:
-        return Contents(seen, offsets, pa.array([], layout))
+        return Contents(offsets, pa.array([], layout), counters)
     np.cumsum(sum(length for _, length in parts), out=offsets[1:])
     if len(parts) == 1:
-        return Contents(seen, offsets, parts[0][0])
+        return Contents(offsets, parts[0][0], counters)
     bases = np.cumsum([0, *(len(tuples) for tuples, _ in parts[:-1])])
     starts = np.column_stack([b + np.cumsum(n) - n for b, (_, n) in zip(bases, parts, strict=True)]).ravel()
     lengths = np.column_stack([length for _, length in parts]).ravel()
     tuples = pa.concat_arrays([t for t, _ in parts]).take(pa.array(ranges(starts, lengths)))
-    return Contents(seen, offsets, tuples)
+    return Contents(offsets, tuples, counters)
 
 
 def _look_up(page: Hashes, wanted: Hashes) -> tuple[Ints, Ints]:
@@ -240,6 +270,14 @@ def _hashes(page: pa.RecordBatch) -> Hashes:
 def _ints(page: pa.RecordBatch, name: str) -> Ints:
     ints: Ints = page.column(name).to_numpy()
     return ints
+
+
+def _counters(page: pa.RecordBatch) -> Ints:
+    column = page.column("counters")
+    width = column.type.list_size
+    flat = column.values.to_numpy()[column.offset * width : (column.offset + len(column)) * width]
+    numbers: Ints = flat.reshape(len(column), width)
+    return numbers
 
 
 def _window(page: pa.RecordBatch) -> tuple[Ints, pa.StructArray]:

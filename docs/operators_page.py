@@ -1,0 +1,47 @@
+"""Write docs/operators.md: every operator, from what it says of itself and from the call that adds it.
+
+python docs/operators_page.py
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from riprap.graph import Application
+from riprap.graph.operators.toolkit import HEADINGS, TOOLKIT, cells
+
+PAGE = Path(__file__).resolve().parent / "operators.md"
+CALLS = {"TopN": "top", "Functor with variables": "functor"}
+INTRODUCTION = """\
+# Operators
+
+Made by `python docs/operators_page.py` from what the operators say of themselves; `riprap operators` prints the table.
+How tuples are ordered, what windows hold, how time goes on and what punctuations do is in [streams.md](streams.md); the
+expressions are in [expressions.md](expressions.md).
+"""
+
+
+def page() -> str:
+    """Return the page's text."""
+    lines = [INTRODUCTION, f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
+    lines += [f"| {' | '.join((name, *cells(traits)))} |" for name, traits in TOOLKIT.items()]
+    for name in TOOLKIT:
+        if name != "Functor with variables":
+            lines += ["", *section(name)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def section(name: str) -> list[str]:
+    """Describe one operator: how it is added, and what its call says."""
+    method = getattr(Application, CALLS.get(name, name.lower()))
+    signature = str(inspect.signature(method)).replace("(self, ", "(")
+    signature = re.sub(r" -> .*$", "", signature).replace("'", "")
+    told = inspect.cleandoc(method.__doc__ or "")
+    text = re.sub(r"``([^`]*)``", r"`\1`", told)
+    return [f"## {name}", "", "```python", f"app.{method.__name__}{signature}", "```", "", text]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,9 @@
+"""Streams between processing elements: an append-only log in a folder, with one writer and several readers."""
+
+from __future__ import annotations
+
+from riprap.channels.folder import Channel
+from riprap.channels.log import ChannelWriter
+from riprap.channels.reader import Block, ChannelReader
+
+__all__ = ["Block", "Channel", "ChannelReader", "ChannelWriter"]

@@ -1,0 +1,192 @@
+"""Writing a channel: the producer's driver appends a segment a batch, and removes those all readers are done with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.channels.folder import FINISHED, Channel, list_segments, sweep
+from riprap.channels.notes import Notes
+from riprap.channels.segment import (
+    BEGIN,
+    DATA,
+    EVERY_BUCKET,
+    PUNCTUATION,
+    ROW,
+    Footer,
+    NewBlock,
+    SegmentFile,
+    write_segment,
+)
+from riprap.errors import ChannelError
+from riprap.state.hashing import buckets_of
+from riprap.state.keys import encode_keys
+
+
+class ChannelWriter:
+    """The one writer of a channel.
+
+    Tuples have the columns of ``schema`` and ``tags`` int64 columns ``$0``, ``$1``, ...: the tag, by which the stream
+    is ordered. They are laid down by the bucket of their key; without a key there is one bucket. What every one of
+    ``readers`` has acknowledged may be trimmed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        stream: str,
+        schema: pa.Schema,
+        tags: int,
+        key: tuple[str, ...] | None,
+        buckets: int,
+        readers: Sequence[str],
+    ) -> None:
+        self._folder = folder
+        self._channel = Channel(stream=stream, key=key, buckets=buckets, tags=tags, schema=schema)
+        self._readers = tuple(readers)
+        self._channel.make(folder)
+        sweep(folder)
+        listed = list_segments(folder)
+        self._newest: Footer | None = SegmentFile(folder, listed[-1]).footer if listed else None
+
+    @property
+    def batch(self) -> int:
+        """The newest batch in the log, -1 if there is none."""
+        return -1 if self._newest is None else self._newest.batch
+
+    @property
+    def frontier(self) -> int | None:
+        """The newest frontier in the log, None if there is none."""
+        return None if self._newest is None else self._newest.frontier
+
+    def append(
+        self,
+        batch: int,
+        tuples: pa.RecordBatch,
+        punctuations: pa.RecordBatch | None,
+        *,
+        frontier: int,
+        sources: Mapping[str, list[int | None]],
+    ) -> None:
+        """Add a batch, in the order of its tags; one that is in the log already changes nothing.
+
+        Every tag begins with a number beyond the frontier before and up to ``frontier``. ``sources`` says which
+        positions [start, end) of each source the batch covers; ends never fall.
+        """
+        if 0 <= batch <= self.batch:
+            return
+        if batch != self.batch + 1:
+            raise self._error(batch, f"the batch before it is missing: the log ends with batch {self.batch}")
+        if (self._folder / FINISHED).exists():
+            raise self._error(batch, "the channel is finished, and its readers may have ended")
+        channel, frontier = self._channel, int(frontier)
+        rows = self._conform(batch, tuples, channel.fields(channel.schema.names))
+        marks = self._conform(batch, punctuations, channel.fields([])) if punctuations is not None else None
+        self._check_order(batch, frontier, rows, marks)
+        blocks = self._cut(tuples, rows) if rows.num_rows else []
+        if marks is not None and marks.num_rows:
+            blocks.append(NewBlock(PUNCTUATION, EVERY_BUCKET, marks))
+        self._newest = write_segment(
+            self._folder,
+            blocks,
+            stream=channel.stream,
+            schema=channel.columns,
+            batch=batch,
+            frontier=frontier,
+            previous=self.frontier,
+            sources=sources,
+            ends=self._newest.ends if self._newest else {DATA: 0, PUNCTUATION: 0},
+        )
+
+    def finish(self) -> None:
+        """Let readers know that nothing more comes."""
+        (self._folder / FINISHED).touch(mode=0o600)
+
+    def trim(self) -> int:
+        """Remove the segments that every reader has acknowledged, but never the newest; return how many."""
+        done = [Notes.find(self._folder, reader).acknowledged for reader in self._readers]
+        # Oldest first, so that a reader who looks meanwhile finds no hole behind which there is something.
+        going = [
+            name
+            for name in list_segments(self._folder)[:-1]
+            if all(frontier is not None and name.frontier <= frontier for frontier in done)
+        ]
+        for name in going:
+            (self._folder / name.file).unlink(missing_ok=True)
+        return len(going)
+
+    def _cut(self, tuples: pa.RecordBatch, rows: pa.RecordBatch) -> list[NewBlock]:
+        """Cut tuples up by bucket, each with its place in the batch."""
+        key, buckets = self._channel.key, self._channel.buckets
+        if key is None or buckets == 1:
+            order: npt.NDArray[np.int64] = np.arange(rows.num_rows)
+            counts = np.array([rows.num_rows])
+        else:
+            keys, codes = encode_keys([tuples.column(name) for name in key], rows.num_rows)
+            # Numbers of 8 or 16 bits are sorted by radix.
+            bucket = buckets_of(keys.hashes, buckets).astype(np.min_scalar_type(buckets))[codes]
+            order = np.argsort(bucket, kind="stable")
+            counts = np.bincount(bucket, minlength=buckets)
+            rows = rows.take(pa.array(order))
+        rows = rows.append_column(ROW, pa.array(order.astype(np.int32)))
+        starts = np.cumsum(counts) - counts
+        return [
+            NewBlock(DATA, int(b), rows.slice(int(starts[b]), int(counts[b]))) for b in np.flatnonzero(counts)
+        ]
+
+    def _conform(self, batch: int, rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+        """Bring columns into the channel's order; text may come dictionary-encoded and is kept plain."""
+        if sorted(rows.schema.names) != sorted(wanted.names):
+            raise self._error(
+                batch, f"its columns are {', '.join(rows.schema.names)}, not {', '.join(wanted.names)}"
+            )
+        columns = []
+        for field in wanted:
+            column = rows.column(field.name)
+            if pa.types.is_dictionary(column.type) and column.type != field.type:
+                column = column.dictionary_decode()
+            if column.type != field.type:
+                raise self._error(batch, f"its column '{field.name}' is {column.type}, not {field.type}")
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+    def _check_order(self, batch: int, frontier: int, *parts: pa.RecordBatch | None) -> None:
+        before = BEGIN if self.frontier is None else self.frontier
+        if not max(before, -(2**63)) <= frontier < 2**63:
+            raise self._error(batch, f"its frontier {frontier} falls behind {self.frontier}, or is no int64")
+        for rows in parts:
+            if rows is None or not rows.num_rows:
+                continue
+            columns = [rows.column(name) for name in self._channel.tag]
+            if any(column.null_count for column in columns):
+                raise self._error(batch, "a tag has a null")
+            tag = [column.to_numpy() for column in columns]
+            if _falls(tag):
+                raise self._error(batch, "its rows are not in the order of their tags")
+            first, last = int(tag[0][0]), int(tag[0][-1])
+            if first <= before or last > frontier:
+                raise self._error(
+                    batch,
+                    f"its rows have $0 from {first} to {last}, which is not beyond the frontier before "
+                    f"({self.frontier}) and up to its own ({frontier})",
+                )
+
+    def _error(self, batch: int, what: str) -> ChannelError:
+        return ChannelError(
+            f"batch {batch} of stream '{self._channel.stream}' cannot go into {self._folder}: {what}. The log is "
+            "whole; it is the producer that went wrong, or the run folder is of another run"
+        )
+
+
+def _falls(tag: Sequence[npt.NDArray[np.int64]]) -> bool:
+    """Say whether any tag is less than the one before."""
+    falls = np.zeros(len(tag[0]) - 1, bool)
+    for values in reversed(tag):
+        earlier, later = values[:-1], values[1:]
+        falls = (later < earlier) | ((later == earlier) & falls)
+    return bool(falls.any())

@@ -1,0 +1,76 @@
+"""What a reader of a channel has noted: how far it is done, and what it leaves out.
+
+``readers/<reader>.json`` in the channel's folder, replaced whole:
+
+    {"format": "riprap-channel-reader/1", "acknowledged": 12,
+     "skipped": [{"after": 3, "upto": 9, "lost": 41820}]}       null: nothing acknowledged; from the beginning
+
+What is skipped is on record so that a batch that is read again leaves out the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from riprap.channels.folder import load_json, make_private, save_json
+from riprap.channels.segment import BEGIN
+from riprap.errors import ChannelError
+
+FORMAT = "riprap-channel-reader/1"
+_FOLDER = "readers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Rows a reader will never read: ``after`` < frontier value <= ``upto``, so many tuples."""
+
+    after: int | None
+    upto: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """The notes of one reader."""
+
+    acknowledged: int | None = None
+    skipped: tuple[Skip, ...] = ()
+
+    @classmethod
+    def find(cls, folder: Path, reader: str) -> Notes:
+        """Read a reader's notes; one that never wrote any has none."""
+        path = _path(folder, reader)
+        data = load_json(path, FORMAT)
+        if data is None:
+            return cls()
+        try:
+            skipped = tuple(Skip(**skip) for skip in data["skipped"])
+            return cls(acknowledged=data["acknowledged"], skipped=skipped)
+        except (KeyError, TypeError) as error:
+            raise ChannelError(f"{path} is damaged: {error!r}. Restore it") from error
+
+    def save(self, folder: Path, reader: str) -> None:
+        """Replace a reader's notes."""
+        path = _path(folder, reader)
+        make_private(folder)
+        make_private(path.parent)
+        save_json(path, {"format": FORMAT, **asdict(self)})
+
+    def wanted(self, low: int, high: int) -> list[tuple[int, int]]:
+        """Return (low, high] without what is skipped, as ranges in rising order.
+
+        >>> Notes(skipped=(Skip(after=3, upto=9, lost=0),)).wanted(0, 12)
+        [(0, 3), (9, 12)]
+        """
+        ranges = []
+        for start, end in sorted((BEGIN if s.after is None else s.after, s.upto) for s in self.skipped):
+            if low < min(start, high):
+                ranges.append((low, min(start, high)))
+            low = max(low, end)
+        return [*ranges, (low, high)] if low < high else ranges
+
+
+def _path(folder: Path, reader: str) -> Path:
+    return folder / _FOLDER / f"{quote(reader, safe='')}.json"

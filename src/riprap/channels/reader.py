@@ -1,0 +1,288 @@
+"""Reading a channel: a consumer's driver plans how far, its tasks read their buckets."""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.channels.folder import FINISHED, Channel, list_segments, scan
+from riprap.channels.notes import Notes, Skip
+from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, ROW, Footer, SegmentFile, SegmentName
+from riprap.errors import ChannelError
+
+_FRONTIER = attrgetter("frontier")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Rows of one kind and bucket (-1: every bucket) from one batch, in the order of their tags."""
+
+    segment: Footer
+    kind: str
+    bucket: int
+    position: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of a segment with low < $0 <= high; None: the segment's own bounds."""
+
+    name: SegmentName
+    low: int | None
+    high: int | None
+
+    def cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self.low is None and self.high is None:
+            return rows
+        values = rows.column("$0").to_numpy()
+        start = 0 if self.low is None else int(np.searchsorted(values, self.low, "right"))
+        stop = len(values) if self.high is None else int(np.searchsorted(values, self.high, "right"))
+        return rows.slice(start, stop - start)
+
+
+class ChannelReader:
+    """One reader of a channel, in any process of it.
+
+    Rows are asked for by frontier value: ``after`` < ``$0`` <= ``upto``, where ``after`` None is the beginning.
+    Opening does nothing; the channel need not be there yet.
+    """
+
+    def __init__(self, folder: Path, reader: str) -> None:
+        self._folder = folder
+        self._reader = reader
+        self._channel: Channel | None = None
+
+    @property
+    def channel(self) -> Channel:
+        """What is fixed for the life of the channel: stream, key, buckets, tags, schema."""
+        if self._channel is None:
+            self._channel = Channel.find(self._folder)
+        return self._channel
+
+    @property
+    def frontier(self) -> int | None:
+        """The newest frontier in the log, None if there is nothing yet."""
+        listed = scan(self._folder)
+        return listed[-1].frontier if listed else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes; a frontier asked for after this is the last."""
+        return (self._folder / FINISHED).exists()
+
+    def next(self, after: int | None, rows: int) -> int | None:
+        """Return the largest frontier of a segment within ``rows`` tuples of ``after``; None if nothing is new.
+
+        A first segment with more tuples counts as within.
+        """
+        low, listed, notes = _low(after), list_segments(self._folder), Notes.find(self._folder, self._reader)
+        found, total = None, 0
+        for name in listed[bisect_right(listed, low, key=_FRONTIER) :]:
+            total += sum(self._count(p) for p in self._parts(listed, notes.wanted(low, name.frontier)))
+            if found is not None and total > rows:
+                break
+            found = low = name.frontier
+        return found
+
+    def count(self, after: int | None, upto: int) -> int:
+        """Return how many tuples read() would find in all buckets."""
+        return sum(self._count(part) for part in self._wanted(after, upto))
+
+    def read(
+        self, after: int | None, upto: int, columns: Sequence[str], span: tuple[int, int] | None = None
+    ) -> tuple[pa.Table, pa.Table]:
+        """Read the tuples (some columns, and the tag) of a range of buckets, and the punctuations; both in order."""
+        channel = self.channel
+        if unknown := [name for name in columns if name not in channel.schema.names]:
+            raise ChannelError(
+                f"the channel in {self._folder} has no column {', '.join(unknown)}. It has: {channel.columns}"
+            )
+        if span is not None and not 0 <= span[0] <= span[1] <= channel.buckets:
+            raise ChannelError(
+                f"the channel in {self._folder} has buckets 0 to {channel.buckets - 1}, so buckets {span[0]} to "
+                f"{span[1] - 1} are another division of its keys. Producer and consumer must agree on buckets"
+            )
+        tuples: list[tuple[int, pa.RecordBatch]] = []
+        punctuations: list[pa.RecordBatch] = []
+        before, expected = 0, channel.columns
+        for part in self._wanted(after, upto):
+            file = self._open(part.name)
+            if file.footer.schema != expected:
+                raise ChannelError(
+                    f"segment {part.name.file} of {self._folder} has columns {file.footer.schema}, and the channel "
+                    f"{expected}: it is another channel's. Restore the file"
+                )
+            for number, entry in enumerate(file.footer.blocks):
+                if entry.kind == DATA and entry.within(span):
+                    tuples.append((before, part.cut(file.read(number))))
+                elif entry.kind == PUNCTUATION and entry.within(span):
+                    punctuations.append(part.cut(file.read(number)))
+            before += part.name.rows
+        ticks = pa.Table.from_batches(punctuations, channel.fields([]))
+        return _merge(tuples, channel.fields(columns), before), ticks
+
+    def backwards(self, span: tuple[int, int] | None = None) -> Iterator[Block]:
+        """Yield the log's blocks, newest first, for a range of buckets; kinds that read() does not know as well."""
+        for name in reversed(list_segments(self._folder)):
+            try:
+                file = self._open(name)
+            except _GoneError:
+                if any(other.batch <= name.batch for other in list_segments(self._folder)):
+                    raise
+                return  # trimmed meanwhile, and with it all that is older
+            for number in reversed(range(len(file.footer.blocks))):
+                entry = file.footer.blocks[number]
+                if entry.within(span):
+                    rows = file.read(number)
+                    kept = [column for column in rows.schema.names if column != ROW]
+                    yield Block(
+                        segment=file.footer,
+                        kind=entry.kind,
+                        bucket=entry.bucket,
+                        position=entry.position,
+                        rows=rows.select(kept),
+                    )
+
+    def find(self, source: str, position: int) -> Footer | None:
+        """Return the segment whose batch covers a position of a source, None if none in the log does."""
+
+        def end(name: SegmentName) -> int:
+            try:
+                return _low(self._open(name).footer.sources.get(source, (None, None))[1])
+            except _GoneError:
+                return BEGIN  # trimmed meanwhile, as is all that is older
+
+        listed = list_segments(self._folder)
+        place = bisect_right(listed, position, key=end)
+        if place == len(listed):
+            return None
+        try:
+            footer = self._open(listed[place]).footer
+        except _GoneError:
+            return None
+        return footer if position >= _low(footer.sources[source][0]) else None
+
+    @property
+    def acknowledged(self) -> int | None:
+        """The frontier up to which this reader is done, None at first."""
+        return Notes.find(self._folder, self._reader).acknowledged
+
+    def acknowledge(self, frontier: int) -> None:
+        """Note that rows up to a frontier are never needed again; to acknowledge less than before changes nothing."""
+        self._listed(frontier)
+        notes = Notes.find(self._folder, self._reader)
+        if frontier > _low(notes.acknowledged):
+            dataclasses.replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
+
+    def skip(self, after: int | None, upto: int) -> int:
+        """Leave rows out for good, and return how many tuples are lost by it; again, the same number."""
+        listed = self._listed(upto)
+        if upto <= _low(after):
+            return 0
+        notes = Notes.find(self._folder, self._reader)
+        for known in notes.skipped:
+            if (known.after, known.upto) == (after, upto):
+                return known.lost
+        parts = self._parts(listed, notes.wanted(_low(after), upto), complete=False)
+        skip = Skip(
+            after=None if after is None else int(after),
+            upto=int(upto),
+            lost=sum(self._count(part) for part in parts),
+        )
+        dataclasses.replace(notes, skipped=(*notes.skipped, skip)).save(self._folder, self._reader)
+        return skip.lost
+
+    def _wanted(self, after: int | None, upto: int) -> list[_Part]:
+        """List the parts of segments that a range of frontier values takes, in order."""
+        ranges = Notes.find(self._folder, self._reader).wanted(_low(after), upto)
+        return self._parts(self._listed(upto), ranges) if ranges else []
+
+    def _listed(self, upto: int) -> list[SegmentName]:
+        """List the segments, which must reach a frontier."""
+        # In this order: what is listed once the channel has ended is all there will ever be.
+        ended, listed = self.ended, list_segments(self._folder)
+        frontier = listed[-1].frontier if listed else None
+        if not ended and upto > _low(frontier):
+            raise ChannelError(
+                f"the log in {self._folder} ends at frontier {frontier}, and '{self._reader}' asks for {upto}. The "
+                "folder may be of another run, or not be shared with the producer's host"
+            )
+        return listed
+
+    def _parts(
+        self, listed: Sequence[SegmentName], ranges: Sequence[tuple[int, int]], *, complete: bool = True
+    ) -> list[_Part]:
+        parts = []
+        for low, high in ranges:
+            place = bisect_right(listed, low, key=_FRONTIER)
+            if place == len(listed):
+                continue
+            try:
+                start = listed[place - 1].frontier if place else self._start(listed[0])
+            except ChannelError:
+                if complete:
+                    raise
+                start = low  # who wants to be rid of a damaged segment need not read it
+            if low < start and complete:
+                raise self._trimmed(low, start)
+            while place < len(listed) and start < high:
+                name = listed[place]
+                if name.frontier > start:
+                    inside = low if low > start else None
+                    parts.append(_Part(name, inside, high if high < name.frontier else None))
+                start, place = name.frontier, place + 1
+        return parts
+
+    def _start(self, oldest: SegmentName) -> int:
+        return BEGIN if oldest.batch == 0 else self._open(oldest).footer.start
+
+    def _count(self, part: _Part) -> int:
+        if part.low is None and part.high is None:
+            return part.name.rows
+        file = self._open(part.name)
+        blocks = enumerate(file.footer.blocks)
+        return sum(part.cut(file.read(n)).num_rows for n, entry in blocks if entry.kind == DATA)
+
+    def _open(self, name: SegmentName) -> SegmentFile:
+        try:
+            return SegmentFile(self._folder, name)
+        except FileNotFoundError:
+            raise _GoneError(
+                f"segment {name.file} of {self._folder} went while '{self._reader}' read the log. It has "
+                f"acknowledged {self.acknowledged}, and may not ask for what lies before"
+            ) from None
+
+    def _trimmed(self, low: int, start: int) -> ChannelError:
+        return ChannelError(
+            f"the log in {self._folder} begins after frontier {start}, and '{self._reader}' asks for rows after "
+            f"{'the beginning' if low == BEGIN else low}. It has acknowledged {self.acknowledged}; what all readers "
+            "acknowledge is removed. Start from there, or skip() what is gone"
+        )
+
+
+class _GoneError(ChannelError):
+    """A segment that was listed is not there."""
+
+
+def _low(frontier: int | None) -> int:
+    return BEGIN if frontier is None else frontier
+
+
+def _merge(parts: Sequence[tuple[int, pa.RecordBatch]], schema: pa.Schema, size: int) -> pa.Table:
+    """Put blocks in the order of their rows' places; a block's places count from the number given with it."""
+    parts = [(before, rows) for before, rows in parts if rows.num_rows]
+    table = pa.Table.from_batches([rows.select(schema.names) for _, rows in parts], schema)
+    if len({before for before, _ in parts}) == len(parts):
+        return table
+    place = np.concatenate([before + rows.column(ROW).to_numpy().astype(np.int64) for before, rows in parts])
+    order = np.full(size, -1)
+    order[place] = np.arange(len(place))
+    return table.combine_chunks().take(pa.array(order[order >= 0]))

@@ -1,0 +1,236 @@
+"""Fuse operators into processing elements.
+
+Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its key
+is another one than the element's, or it must see punctuations that only another task knows of. What it then reads from
+other elements comes by channels. Elements have levels, and read only from lower ones, so they never run in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from riprap.errors import GraphError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Operator, Source
+
+# For each column of a stream: the columns of entries that it is a plain copy of, by entry.
+Lineage = Mapping[str, Mapping[str, str]]
+Key = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class Element:
+    """A processing element in the making: its operators, and the key of each stream that comes in (None: none yet)."""
+
+    name: str
+    level: int
+    placed: bool = False
+    operators: list[Operator] = field(default_factory=list)
+    entries: dict[str, pa.Schema] = field(default_factory=dict)
+    key: Key | None = None
+    lineage: dict[str, Lineage] = field(default_factory=dict)
+    # The streams on which punctuations travel that one of its tasks alone knows of.
+    private: set[str] = field(default_factory=set)
+
+    @property
+    def reads_sources(self) -> bool:
+        return any(isinstance(o, Source) for o in self.operators)
+
+    @property
+    def streams(self) -> set[str]:
+        """The streams made here."""
+        return {s for o in self.operators for s in o.outputs}
+
+
+def fuse(graph: Graph) -> tuple[Element, ...]:
+    """Put every operator into a processing element; each element comes after those it reads from."""
+    elements: list[Element] = []
+    for operator in graph:
+        home = _home(graph, elements, operator)
+        _enter(graph, home, operator)
+    _check_loops(graph, elements)
+    ordered = _in_order(elements)
+    taken = {e.name for e in ordered if e.placed}
+    for place, element in enumerate(ordered):
+        if not element.placed:
+            first = next((o for o in element.operators if not isinstance(o, Source)), element.operators[0])
+            name = graph.name if place == 0 else first.name
+            element.name = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in taken)
+            taken.add(element.name)
+    return tuple(ordered)
+
+
+def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
+    """Choose the element of an operator, or make one."""
+    place = graph.places.get(operator.name)
+    feeding = [_home_of(elements, graph.producer(s)) for s in operator.inputs]
+    level = 1 + max((e.level for e in feeding), default=-1)
+    if place is not None:
+        for element in elements:
+            if element.placed and element.name == place:
+                _check_placed(graph, element, operator)
+                element.level = max([element.level, *(e.level + 1 for e in feeding if e is not element)])
+                return element
+        return _made(elements, Element(place, level, placed=True))
+    if isinstance(operator, Source):
+        return next((e for e in elements if e.level == 0 and not e.placed), None) or _made(elements, Element("", 0))
+    highest = max(feeding, key=lambda e: e.level)
+    candidates = [highest, *(e for e in elements if e.level == level)]
+    for element in candidates:
+        if not element.placed and _takes(graph, element, operator):
+            return element
+    if highest.placed and operator.key is None and all(e is highest for e in feeding):
+        # What only works on the tuples of a placed element need not leave it.
+        return highest
+    return _made(elements, Element("", level))
+
+
+def _made(elements: list[Element], element: Element) -> Element:
+    elements.append(element)
+    return element
+
+
+def _home_of(elements: Iterable[Element], operator: Operator) -> Element:
+    return next(e for e in elements if operator in e.operators)
+
+
+def _takes(graph: Graph, element: Element, operator: Operator) -> bool:
+    """Say whether an operator can run in an element."""
+    outside = [s for s in operator.inputs if s not in element.streams]
+    if outside and element.reads_sources:
+        return False
+    if operator.key is None:
+        return True
+    if operator.key and operator.heeds and any(s in element.private for s in operator.inputs):
+        return False
+    return _key_with(graph, element, operator) is not None
+
+
+def _key_with(graph: Graph, element: Element, operator: Operator) -> Key | None:
+    """Return the element's key with an operator in it, None if the operator's differs."""
+    assert operator.key is not None
+    entries = {**element.entries, **{s: graph.schema_of(s) for s in operator.inputs if s not in element.streams}}
+    if not operator.key:
+        mine: dict[str, tuple[str, ...]] = dict.fromkeys(entries, ())
+    else:
+        found = _key_at_entries(graph, element, operator)
+        if found is None:
+            return None
+        mine = found
+    known = dict(element.key or {})
+    if any(known.get(entry, columns) != columns for entry, columns in mine.items()):
+        return None
+    both = {**known, **mine}
+    kinds = {tuple(entries[e].field(c).type for c in columns) for e, columns in both.items()}
+    return both if len(kinds) <= 1 else None
+
+
+def _key_at_entries(graph: Graph, element: Element, operator: Operator) -> dict[str, tuple[str, ...]] | None:
+    """Follow an operator's key back to the streams that come into the element; None if it is computed on the way."""
+    found: dict[str, tuple[str, ...]] = {}
+    for port in operator.ports:
+        for stream in port:
+            lineage = element.lineage.get(stream) or _identity(stream, graph.schema_of(stream))
+            origins = [lineage.get(key, {}) for key in operator.key or ()]
+            everywhere = set(_entries_of(element, graph, stream))
+            if not all(everywhere <= origin.keys() for origin in origins):
+                return None
+            for entry in everywhere:
+                columns = tuple(origin[entry] for origin in origins)
+                if found.setdefault(entry, columns) != columns:
+                    return None
+    return found
+
+
+def _entries_of(element: Element, graph: Graph, stream: str) -> set[str]:
+    """Return the streams from outside that a stream inside derives from."""
+    if stream in element.entries or stream not in element.streams:
+        return {stream}
+    producer = graph.producer(stream)
+    ports = [s for port in producer.ports for s in port]
+    return {entry for s in ports for entry in _entries_of(element, graph, s)}
+
+
+def _enter(graph: Graph, element: Element, operator: Operator) -> None:
+    """Put an operator into an element, with the streams it needs from outside."""
+    if operator.key is not None:
+        element.key = _key_with(graph, element, operator) or element.key
+    for stream in operator.inputs:
+        if stream not in element.streams and stream not in element.entries:
+            element.entries[stream] = graph.schema_of(stream)
+            element.lineage[stream] = _identity(stream, graph.schema_of(stream))
+    element.operators.append(operator)
+    if isinstance(operator, Source):
+        element.entries[operator.name] = operator.schema
+        element.lineage[operator.name] = _identity(operator.name, operator.schema)
+        return
+    copies = operator.copies()
+    for stream in operator.outputs:
+        element.lineage[stream] = {
+            column: _origins(element, operator, sources) for column, sources in copies.items()
+        }
+    if operator.punctuates or any(s in element.private for s in operator.inputs):
+        element.private |= set(operator.outputs)
+
+
+def _origins(element: Element, operator: Operator, sources: Iterable[tuple[int, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for port, column in sorted(sources):
+        per_stream = [element.lineage[s].get(column, {}) for s in operator.ports[port]]
+        if all(per_stream):
+            found = {**{e: c for origin in per_stream for e, c in origin.items()}, **found}
+    return found
+
+
+def _identity(stream: str, schema: pa.Schema) -> Lineage:
+    return {name: {stream: name} for name in schema.names}
+
+
+def _check_placed(graph: Graph, element: Element, operator: Operator) -> None:
+    outside = [s for s in operator.inputs if s not in element.streams]
+    if element.reads_sources and outside:
+        raise GraphError(
+            f"{operator} is placed in '{element.name}', which reads sources, and so cannot read '{outside[0]}' from "
+            "elsewhere. Place it apart from the sources"
+        )
+    if operator.key is not None and not _takes(graph, element, operator):
+        others = ", ".join(o.name for o in element.operators if o.key is not None) or "its input"
+        raise GraphError(
+            f"{operator} is placed in '{element.name}', and its key ({', '.join(operator.key) or 'none'}) is not that "
+            f"of {others}. One processing element has one key: place it elsewhere"
+        )
+
+
+def _check_loops(graph: Graph, elements: Iterable[Element]) -> None:
+    for operator in graph:
+        for stream in operator.control:
+            here, there = _home_of(elements, operator), _home_of(elements, graph.producer(stream))
+            if here is not there:
+                raise GraphError(
+                    f"{operator}: its control port reads '{stream}' of another processing element (with another key, or "
+                    "placed apart). A loop must stay inside one: give its operators the same key, or none"
+                )
+
+
+def _in_order(elements: list[Element]) -> list[Element]:
+    made_in = {s: e for e in elements for s in e.streams}
+    ordered: list[Element] = []
+    waiting = list(elements)
+    while waiting:
+        ready = [
+            e
+            for e in waiting
+            if all(made_in[s] is e or made_in[s] in ordered for s in e.entries)
+        ]
+        if not ready:
+            names = ", ".join(sorted(e.name or "another" for e in waiting if e.placed))
+            raise GraphError(
+                f"processing elements feed each other in a circle: what lies between the operators placed in {names} "
+                "must be placed with them"
+            )
+        ordered += ready
+        waiting = [e for e in waiting if e not in ready]
+    return ordered

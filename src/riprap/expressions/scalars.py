@@ -1,0 +1,382 @@
+"""Write each operation of the dialect over single values, with the meaning its Arrow kernel has over arrays.
+
+An operation is known by the kernel of its node. What has no entry here can be applied to columns only, not to
+what depends on a variable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba.extending import intrinsic
+
+from riprap.expressions import arithmetic, casts, comparison, logic, mathematics
+from riprap.expressions.source import DTYPES, Operand, Source, both, whole
+from riprap.expressions.tree import Call, Expression, Kernel
+from riprap.expressions.types import BIGINT, DATE, STRING, is_fractional, is_integral, type_name
+
+# An operation on values that are all there; `valid` is the flag of its result.
+Strict = Callable[[Source, Call, Sequence[str], str], str]
+# An operation that looks at nulls.
+Lenient = Callable[[Source, Call, Sequence[Operand]], Operand]
+# The source of a cast from one type to another, and of what holds where it succeeds.
+Cast = Callable[[Source, str, pa.DataType, pa.DataType], tuple[str, str]]
+
+_ZERO_DIVISION = "division by zero"
+_TOP = repr(2.0**63)
+_LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
+_PAIR = numba.types.Tuple((numba.types.int64, numba.types.boolean))  # type: ignore[no-untyped-call]
+_MICROS_A_DAY = 86_400_000_000
+_SIGNS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def can_write(node: Expression) -> bool:
+    """Say whether an operation can be compiled, whatever its arguments are made of."""
+    if isinstance(node, logic.Case | logic.Coalesce | logic.Connective):
+        return node.type in DTYPES
+    if not isinstance(node, Call) or any(each.type not in DTYPES for each in (node, *node.arguments)):
+        return False
+    function = _function(node.kernel)
+    if function is casts._try:
+        function = _function(_options(node)["kernel"])
+        return function in _CASTS and node.arguments[0].type != STRING
+    if function in _CASTS:
+        return STRING not in (node.type, node.arguments[0].type) or function is casts._same
+    return function in _STRICT or function in _LENIENT
+
+
+def write_call(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    """Write an operation on operands that are written already."""
+    function = _function(node.kernel)
+    if function in _LENIENT:
+        return _LENIENT[function](source, node, operands)
+    valid = source.named(both(*(operand.valid for operand in operands)))
+    value = _write_strict(function)(source, node, [operand.value for operand in operands], valid)
+    if node.type == pa.bool_():
+        value = both(valid, value)
+    return Operand(source.named(value), valid)
+
+
+def _function(kernel: Kernel) -> Kernel:
+    return kernel.func if isinstance(kernel, partial) else kernel
+
+
+def _options(node: Call) -> Mapping[str, Any]:
+    return node.kernel.keywords if isinstance(node.kernel, partial) else {}
+
+
+def _write_strict(function: Kernel) -> Strict:
+    return _cast if function in _CASTS else _STRICT[function]
+
+
+def _range(type: pa.DataType, value: str) -> str:
+    """Write what holds where a value fits into a whole number type narrower than bigint."""
+    limit = 1 << (type.bit_width - 1)
+    return f"({value} >= {whole(-limit)}) & ({value} < {limit})"
+
+
+def _operation(source: Source, node: Call, values: Sequence[str], valid: str, *, sign: str, name: str) -> str:
+    """Write + - or *, and raise where a whole number does not fit."""
+    if is_fractional(node.type):
+        return f"{values[0]} {sign} {values[1]}"
+    value, wraps = source.pair(f"{name}({values[0]}, {values[1]})")
+    condition = wraps if node.type == BIGINT else f"not ({_range(node.type, value)})"
+    source.fail(node, f"{type_name(node.type)} overflow", condition, valid)
+    return value
+
+
+def _divide(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    """Write `/` of doubles or `div` of bigints."""
+    left, right = values
+    source.fail(node, _ZERO_DIVISION, f"{right} == 0", valid)
+    if is_fractional(node.type):
+        return f"{left} / {right}"
+    wraps = f"({left} == {whole(-(2**63))}) & ({right} == {whole(-1)})"
+    source.fail(node, f"{type_name(node.type)} overflow", wraps, valid)
+    return f"quotient({left}, {right})"
+
+
+def _remainder(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    left, right = values
+    source.fail(node, _ZERO_DIVISION, f"{right} == 0", valid)
+    return f"{'np.fmod' if is_fractional(node.type) else 'remainder'}({left}, {right})"
+
+
+def _negate(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    if is_fractional(node.type):
+        return f"-{values[0]}"
+    return _STRICT[pc.subtract_checked](source, node, ["0", values[0]], valid)
+
+
+def _absolute(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    if is_fractional(node.type):
+        return f"abs({values[0]})"
+    size = source.let(values[0])
+    with source.block(f"if {size} < 0:"):
+        source.line(f"{size} = {_negate(source, node, [size], valid)}")
+    return size
+
+
+def _compare(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    type, options = node.arguments[0].type, _options(node)
+    operator = options["operator"] if options else _COMPARISONS[node.kernel]
+    source.ordered |= type == STRING and operator not in ("=", "<>")
+    return _comparison(operator, type, *values)
+
+
+def _comparison(operator: str, type: pa.DataType, left: str, right: str) -> str:
+    """Write a comparison; of doubles NaN is the greatest and equals itself."""
+    plain = f"({left} {_SIGNS[operator]} {right})"
+    if not is_fractional(type):
+        return plain
+    return {
+        "=": f"{plain} | (({left} != {left}) & ({right} != {right}))",
+        "<>": f"{plain} & (({left} == {left}) | ({right} == {right}))",
+        "<": f"{plain} | (({left} == {left}) & ({right} != {right}))",
+        "<=": f"{plain} | ({right} != {right})",
+        ">": f"{plain} | (({left} != {left}) & ({right} == {right}))",
+        ">=": f"{plain} | ({left} != {left})",
+    }[operator]
+
+
+def _invert(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    return f"not {values[0]}"
+
+
+def _function_of_doubles(source: Source, node: Call, values: Sequence[str], valid: str, *, name: str) -> str:
+    return f"{name}({', '.join(values)})"
+
+
+def _floor_or_ceil(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    """Write floor or ceil of a double."""
+    step = "np.floor" if _options(node)["kernel"] is pc.floor else "np.ceil"
+    done = source.let(f"{step}({values[0]})")
+    source.fail(node, "bigint overflow", f"({done} >= {_TOP}) | ({done} < -{_TOP})", valid)
+    return f"clipped_or_zero({done})"
+
+
+def _cast(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+    converted, fits = _CASTS[_function(node.kernel)](source, values[0], node.arguments[0].type, node.type)
+    if fits != "True":
+        source.fail(node, f"{type_name(node.type)} overflow", f"not ({fits})", valid)
+    return converted
+
+
+def _try_cast(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    (operand,) = operands
+    cast = _CASTS[_function(_options(node)["kernel"])]
+    converted, fits = cast(source, operand.value, node.arguments[0].type, node.type)
+    return Operand(source.let(converted), source.named(both(operand.valid, fits)))
+
+
+def _same(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+    return value, "True"
+
+
+def _plain_cast(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+    if is_fractional(new):
+        return f"np.{DTYPES[new].name}({value})", "True"
+    if is_integral(old) and old.bit_width > new.bit_width:
+        return value, _range(new, value)
+    return f"np.int64({value})", "True"
+
+
+def _not_zero(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+    return f"{value} != 0", "True"
+
+
+def _cut(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+    """Drop the fraction. As in Java, 2^63 becomes the largest bigint."""
+    cut = source.let(f"np.trunc(np.float64({value}))")
+    limit = repr(2.0 ** (new.bit_width - 1))
+    fits = f"({cut} >= -{limit}) & ({cut} {'<=' if new == BIGINT else '<'} {limit})"
+    return f"clipped({cut})", fits
+
+
+def _between_times(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+    if old == DATE:
+        micros, wraps = source.pair(f"multiplied({value}, {_MICROS_A_DAY})")
+        return micros, f"not {wraps}"
+    return (f"{value} // {_MICROS_A_DAY}" if new == DATE else value), "True"
+
+
+def _seconds(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+    return f"{value} // 1_000_000", "True"
+
+
+def _is_null(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    return Operand(source.let(f"not {operands[0].valid}"))
+
+
+def _is_valid(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    return Operand(operands[0].valid)
+
+
+def _null_safe_equal(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    left, right = operands
+    equal = _comparison("=", node.arguments[0].type, left.value, right.value)
+    there = both(left.valid, right.valid, equal)
+    return Operand(source.let(f"({there}) | (not ({left.valid} | {right.valid}))"))
+
+
+def _is_in(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    (operand,) = operands
+    options = _options(node)
+    literals = [source.literal(scalar).value for scalar in options["options"]]
+    tests = [_comparison("=", node.arguments[0].type, operand.value, literal) for literal in literals]
+    found = source.let(both(operand.valid, " | ".join(f"({test})" for test in tests) or "False"))
+    return Operand(found, found if options["null"] else operand.valid)
+
+
+def _logarithm(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    (operand,) = operands
+    valid = source.let(both(operand.valid, f"not ({operand.value} <= 0.0)"))
+    return Operand(source.let(f"math.log({operand.value}) if {valid} else 0.0"), valid)
+
+
+def _is_nan(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    (operand,) = operands
+    return Operand(source.let(both(operand.valid, f"{operand.value} != {operand.value}")))
+
+
+def _extreme(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+    """Skip nulls; of equal values keep the first."""
+    source.ordered |= node.type == STRING
+    best = source.result(node.type, operands[0])
+    for other in operands[1:]:
+        sides = (other.value, best.value) if _options(node)["smallest"] else (best.value, other.value)
+        better = _comparison("<", node.type, *sides)
+        with source.block(f"if {both(other.valid, f'(not {best.valid}) | {better}')}:"):
+            source.set(best, other)
+    return best
+
+
+def _wrapping(instruction: str) -> Callable[..., Any]:
+    """Make an operation on int64 that returns the wrapped result, and whether it wrapped.
+
+    Numba tells LLVM that its own + - * never overflow, so code that looks for it afterwards is optimised away.
+    """
+
+    def wrapping(typing, left, right):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            pair = getattr(builder, instruction)(*arguments)
+            parts = [builder.extract_value(pair, place) for place in (0, 1)]
+            return context.make_tuple(builder, signature.return_type, parts)
+
+        return _PAIR(numba.types.int64, numba.types.int64), emit
+
+    made: Callable[..., Any] = intrinsic(wrapping)
+    return made
+
+
+added = _wrapping("sadd_with_overflow")
+subtracted = _wrapping("ssub_with_overflow")
+multiplied = _wrapping("smul_with_overflow")
+
+
+@numba.njit(cache=True, error_model="numpy")
+def quotient(left, right):  # type: ignore[no-untyped-def]
+    """Divide towards zero; anything for a zero, or where it overflows."""
+    if right == 0:
+        return 0
+    if right == -1:
+        return subtracted(0, left)[0]
+    floor = left // right
+    return floor + 1 if floor < 0 and floor * right != left else floor
+
+
+@numba.njit(cache=True, error_model="numpy")
+def remainder(left, right):  # type: ignore[no-untyped-def]
+    """Return the remainder with the sign of the dividend; anything for a zero."""
+    if right == 0 or right == -1:
+        return 0
+    rest = left % right
+    return rest - right if rest != 0 and (left ^ right) < 0 else rest
+
+
+@numba.njit(cache=True, error_model="numpy")
+def clipped(value):  # type: ignore[no-untyped-def]
+    """Turn a double without a fraction into an int64, the nearest there is; anything for a NaN."""
+    if -(2.0**63) <= value < 2.0**63:
+        return np.int64(value)
+    return _LEAST if value < 0 else _MOST
+
+
+@numba.njit(cache=True, error_model="numpy")
+def clipped_or_zero(value):  # type: ignore[no-untyped-def]
+    """Turn a double without a fraction into an int64; zero for a NaN."""
+    return clipped(value) if value == value else np.int64(0)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def power(base, exponent):  # type: ignore[no-untyped-def]
+    """Raise to a power as Java does: 1 to the NaN, and 1 or -1 to an infinity, are NaN."""
+    if np.isnan(exponent) or (np.isinf(exponent) and abs(base) == 1.0):
+        return np.nan
+    return math.pow(base, exponent)
+
+
+# What the source may call.
+HELPERS: Mapping[str, object] = {
+    "np": np,
+    "math": math,
+    "added": added,
+    "subtracted": subtracted,
+    "multiplied": multiplied,
+    "quotient": quotient,
+    "remainder": remainder,
+    "clipped": clipped,
+    "clipped_or_zero": clipped_or_zero,
+    "power": power,
+}
+
+_CASTS: Mapping[Kernel, Cast] = {
+    pc.cast: _plain_cast,
+    casts._same: _same,
+    casts._not_zero: _not_zero,
+    casts._fraction_to_integer: _cut,
+    casts._between_times: _between_times,
+    casts._seconds: _seconds,
+    mathematics._same: _same,
+}
+_COMPARISONS: Mapping[Kernel, str] = {
+    pc.equal: "=",
+    pc.not_equal: "<>",
+    pc.less: "<",
+    pc.less_equal: "<=",
+    pc.greater: ">",
+    pc.greater_equal: ">=",
+}
+_STRICT: Mapping[Kernel, Strict] = {
+    pc.add_checked: partial(_operation, sign="+", name="added"),
+    pc.subtract_checked: partial(_operation, sign="-", name="subtracted"),
+    pc.multiply_checked: partial(_operation, sign="*", name="multiplied"),
+    pc.divide_checked: _divide,
+    pc.remainder: _remainder,
+    pc.remainder_checked: _remainder,
+    pc.negate_checked: _negate,
+    arithmetic._absolute: _absolute,
+    **dict.fromkeys((*_COMPARISONS, comparison._floating), _compare),
+    pc.invert: _invert,
+    mathematics._whole_double: _floor_or_ceil,
+    pc.sqrt: partial(_function_of_doubles, name="math.sqrt"),
+    pc.exp: partial(_function_of_doubles, name="math.exp"),
+    mathematics._power: partial(_function_of_doubles, name="power"),
+}
+_LENIENT: Mapping[Kernel, Lenient] = {
+    comparison._is_null: _is_null,
+    pc.is_valid: _is_valid,
+    comparison._null_safe_equal: _null_safe_equal,
+    comparison._is_in: _is_in,
+    mathematics._ln: _logarithm,
+    mathematics._isnan: _is_nan,
+    mathematics._pick: _extreme,
+    casts._try: _try_cast,
+}

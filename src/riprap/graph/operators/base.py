@@ -1,0 +1,174 @@
+"""What every operator has, and what it tells the compiler about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from riprap.expressions import Named
+from riprap.expressions.tree import Column
+from riprap.graph.location import Location
+from riprap.graph.policies import Policy
+
+Needed = Mapping[str, frozenset[str]]
+Copies = Mapping[str, frozenset[tuple[int, str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What protection has to know of a kind of operator.
+
+    ``state`` says what it keeps, port by port (empty: nothing). ``pages`` is how that is cut up; ``key`` what it is kept
+    by. ``stale`` says how restored state is out of date where input was lost (empty: it is not). ``holds`` is whether
+    tuples wait inside it, to be lost with it. ``why_not`` says why it cannot be in a consistent region (empty: it can).
+    ``punctuation`` is what becomes of a punctuation that reaches it.
+    """
+
+    does: str
+    state: tuple[str, ...] = ()
+    pages: Literal["", "window groups", "blocks of keys", "one object"] = ""
+    key: str = "any"
+    stale: str = ""
+    holds: bool = False
+    why_not: str = ""
+    punctuation: str = "passes in place"
+
+    @property
+    def consistent(self) -> bool:
+        """Whether the operator can be in a consistent region."""
+        return not self.why_not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A named operator: the user's line, the streams on each input port, and the schema of its output.
+
+    ``clock`` is the clock whose ticks it hears, ``control`` the streams on its control port, whose tuples change its
+    state and make no output.
+    """
+
+    TRAITS: ClassVar[Traits]
+
+    name: str
+    location: Location
+    ports: tuple[tuple[str, ...], ...]
+    schema: pa.Schema
+    protect: Policy | None = None
+    clock: str | None = None
+    control: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The streams it reads on any port but the control port."""
+        streams = (s for port in self.ports for s in port)
+        return tuple(dict.fromkeys((*streams, *((self.clock,) if self.clock else ()))))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The streams it puts out."""
+        return (self.name,)
+
+    def schema_of(self, stream: str) -> pa.Schema:
+        """Return the schema of one of its outputs."""
+        return self.schema
+
+    @property
+    def traits(self) -> Traits:
+        """What protection has to know of it."""
+        return self.TRAITS
+
+    @property
+    def stateful(self) -> bool:
+        return bool(self.slots)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names under which it keeps state, mostly one a port."""
+        return ()
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The columns its state is kept by: () for one state in all, None where any task may have any tuple."""
+        return None
+
+    @property
+    def depth(self) -> int:
+        """How many numbers it adds to the order of a tuple, to tell apart what one input tuple made.
+
+        1 is the place among those; 2 is the key and the place, for an operator that a tick or a punctuation makes put
+        out for many keys at once.
+        """
+        return 0
+
+    @property
+    def heeds(self) -> bool:
+        """Whether punctuations on its input change what it does, beyond passing."""
+        return False
+
+    @property
+    def punctuates(self) -> bool:
+        """Whether it makes punctuations of its own."""
+        return False
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        """Return the columns it reads on each port when these columns of its outputs are needed."""
+        raise NotImplementedError
+
+    def copies(self) -> Copies:
+        """Return, for each output column that is an input column unchanged, the (port, column) pairs it equals."""
+        return {}
+
+    def layout(self, needed: Needed) -> str:
+        """Describe its state: what one version wrote another reads only if both say the same here."""
+        return ""
+
+    def summary(self) -> str:
+        """Say in a line what the operator does."""
+        return ""
+
+    def __str__(self) -> str:
+        return f"operator '{self.name}' ({self.location})"
+
+
+class PassesOn(Operator):
+    """An operator that puts out its input tuples as they are."""
+
+    __slots__ = ()
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        return (passed_on(self, needed),)
+
+    def copies(self) -> Copies:
+        return {name: frozenset({(0, name)}) for name in self.schema.names}
+
+
+def passed_on(operator: Operator, needed: Needed) -> frozenset[str]:
+    """Return the columns anyone needs of any of an operator's outputs."""
+    return frozenset().union(*(needed.get(stream, frozenset()) for stream in operator.outputs))
+
+
+def read_by(select: Iterable[Named]) -> frozenset[str]:
+    """Return the columns that some expressions read."""
+    return frozenset(c for n in select for c in n.expression.columns)
+
+
+def plain_copies(select: Iterable[Named]) -> dict[str, str]:
+    """Return the names that are bare columns, and which."""
+    return {n.name: n.expression.key for n in select if isinstance(n.expression, Column)}
+
+
+def typed(schema: pa.Schema, columns: Iterable[str]) -> str:
+    """Write columns with their types, in order of name."""
+    return ", ".join(f"{c} {schema.field(c).type}" for c in sorted(columns))
+
+
+def named(item: Named) -> str:
+    """Write a named expression as a user would."""
+    return item.name if item.expression.sql.strip("`") == item.name else f"{item.expression.sql} as {item.name}"

@@ -1,0 +1,72 @@
+"""Where tuples come in and go out: sources and sinks, and the ends of channels between processing elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from riprap.graph.connectors import SinkConnector, SourceConnector
+from riprap.graph.operators.base import Needed, Operator, PassesOn, Traits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Operator):
+    """Brings tuples in. ``tick`` makes it a clock: the column that holds the time of each tick."""
+
+    TRAITS: ClassVar[Traits] = Traits(does="brings tuples in", punctuation="has no input")
+
+    connector: SourceConnector
+    position: str | None
+    ordering: str | None
+    tick: str | None = None
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        return ()
+
+    def summary(self) -> str:
+        return str(self.connector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink(Operator):
+    """Takes tuples out."""
+
+    TRAITS: ClassVar[Traits] = Traits(does="takes tuples out", punctuation="ends here")
+
+    connector: SinkConnector
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return ()
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        return (frozenset(self.schema.names),)
+
+    def summary(self) -> str:
+        return str(self.connector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inlet(Operator):
+    """Reads a stream of another processing element; its name is the stream's."""
+
+    TRAITS: ClassVar[Traits] = Traits(does="reads a channel")
+
+    tick: str | None = None
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlet(PassesOn):
+    """Writes a stream to a channel; its name says which."""
+
+    TRAITS: ClassVar[Traits] = Traits(does="writes a channel")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return ()
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        return (frozenset(self.schema.names),)

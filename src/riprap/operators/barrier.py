@@ -1,0 +1,101 @@
+"""Bring together the first tuples of every port, then the second ones, and so on, key by key.
+
+A tuple belongs to one round of its key, and the round is put out when its last tuple arrives, so a tuple makes one output
+at most and the output takes its order. Rounds that lack a tuple wait in the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.graph.operators import Barrier
+from riprap.graph.operators.base import read_by
+from riprap.operators.chunk import Chunk, Ints, places, struct_of
+from riprap.operators.functor import compute
+from riprap.operators.given import Given, Result
+from riprap.operators.history import History, line_up
+from riprap.state.keys import Codes
+from riprap.state.windows import Contents, gather, ranges
+
+# When a tuple arrived that waited already.
+_BEFORE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A port's tuples, key by key: those that waited, then the batch's."""
+
+    history: History
+    old: Contents
+    new: pa.StructArray
+    arrived: Ints
+
+
+def run_barrier(operator: Barrier, given: Given) -> Result:
+    """Put out the rounds that a batch completes, and keep the tuples of the others."""
+    chunks = [chunk.without_marks() for chunk in given.inputs]
+    arrived = places(chunks)
+    touched = np.flatnonzero(sum(np.bincount(c.code, minlength=len(given.keys)) for c in chunks))
+    queues = [_queue(operator, port, touched, arrived[port], given) for port in range(len(chunks))]
+    rounds = np.minimum.reduce([np.diff(q.history.starts) for q in queues])
+    pages = {}
+    for port, queue in enumerate(queues):
+        low = queue.history.starts[:-1] + rounds
+        fewer = queue.history.starts[1:] - low != queue.old.lengths
+        page = queue.history.page(given.keys, queue.new, low, queue.old.counters, fewer)
+        if page is not None:
+            pages[str(port)] = page
+    rows = [ranges(q.history.starts[:-1], rounds) for q in queues]
+    last = np.maximum.reduce([q.arrived[mine] for q, mine in zip(queues, rows, strict=True)])
+    order, driver = _in_order(last, np.concatenate(arrived))
+    code = np.repeat(touched, rounds)[order].astype(np.int32)
+    columns = _columns(operator, queues, [mine[order] for mine in rows], code, given)
+    rank = np.concatenate([c.rank for c in chunks])[driver]
+    path = tuple(np.concatenate(parts)[driver] for parts in zip(*(c.path for c in chunks), strict=True))
+    made = Chunk(columns, rank, code, path).without_marks()
+    made = made.with_columns(compute(operator.select, made, given.needed[operator.name]))
+    return Result(outputs=(made,), pages=pages)
+
+
+def _queue(operator: Barrier, port: int, touched: Ints, arrived: Ints, given: Given) -> Queue:
+    chunk = given.inputs[port]
+    new = struct_of({c: chunk.columns[c] for c in operator.kept_of_port(port)}, chunk.rows)
+    old = gather(given.pages.get(str(port), ()), given.keys.take(touched), new.type)
+    history = line_up(chunk.code, touched, len(given.keys), old)
+    waited = np.full(len(old.tuples), _BEFORE)
+    return Queue(history, old, new, history.line_up_numbers(waited, arrived))
+
+
+def _in_order(last: Ints, arrived: Ints) -> tuple[Ints, Ints]:
+    """Return the order of rounds that complete at arrivals ``last``, and the tuple that completes each.
+
+    No tuple completes two rounds, so sorting is finding a place.
+    """
+    round_at, tuple_at = np.full(len(arrived), -1), np.empty(len(arrived), np.int64)
+    round_at[last], tuple_at[arrived] = np.arange(len(last)), np.arange(len(arrived))
+    at = np.flatnonzero(round_at >= 0)
+    return round_at[at], tuple_at[at]
+
+
+def _columns(
+    operator: Barrier, queues: list[Queue], rows: list[Ints], code: Codes, given: Given
+) -> dict[str, pa.Array]:
+    """Return the columns of every port that are read, as ``port.column``."""
+    read = read_by(n for n in operator.select if n.name in given.needed[operator.name])
+    columns = {}
+    for port, (queue, mine) in enumerate(zip(queues, rows, strict=True)):
+        kept = operator.kept_of_port(port)
+        index = pa.array(queue.history.order[mine])
+        for name in operator.columns_of_port(port):
+            key = f"{operator.names[port]}.{name}"
+            if key not in read:
+                continue
+            if name in kept:
+                both = pa.concat_arrays([queue.old.tuples.field(name), queue.new.field(name)])
+                columns[key] = both.take(index)
+            else:
+                columns[key] = given.keys.columns[operator.by.index(name)].take(pa.array(code))
+    return columns

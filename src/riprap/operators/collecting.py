@@ -1,0 +1,160 @@
+"""Tumbling windows that are put out whole when they close.
+
+Until then what a window holds is not looked at: of the keys whose windows stay open only the number of tuples is read.
+So a batch costs what it brings and what it closes, however much the windows hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.graph.windows import Window, on_close
+from riprap.operators.chunk import Ints, struct_of
+from riprap.operators.events import Events, in_event_order
+from riprap.operators.extents import Extents, find_extents
+from riprap.operators.given import Given
+from riprap.operators.history import History, line_up
+from riprap.operators.windowing import _measured
+from riprap.state.keys import KeyTable
+from riprap.state.windows import Contents, gather
+
+# Beside a window's tuples: two numbers that the window rules keep, and the number that its first tuple counts with.
+_RULES, _FIRST, _COUNTERS = slice(0, 2), 2, 3
+_NO_TUPLE = pa.struct([])
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The windows that close in a batch, in the order in which they do: of each the event, the key and the length.
+
+    ``rows`` are their tuples, window by window; ``page`` says what the others hold now, None where nothing changed.
+    """
+
+    events: Events
+    event: Ints
+    code: npt.NDArray[np.int32]
+    lengths: Ints
+    rows: Ints
+    page: pa.RecordBatch | None
+    _old: pa.StructArray
+    _new: pa.StructArray
+
+    def column(self, name: str, rows: Ints) -> pa.Array:
+        """Return the values of some rows."""
+        old, new = self._old.field(name), self._new.field(name)
+        return (pa.concat_arrays([old, new]) if len(old) else new).take(pa.array(rows))
+
+
+def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], slot: str = "0") -> Closed:
+    """Collect the tuples of port 0, of which ``values`` are to be kept, and find the windows that close."""
+    chunk, pages, events = given.inputs[0], given.pages.get(slot, ()), Events.of(given)
+    marked = len(events.signal_event) > 0
+    counts = np.bincount(chunk.code, minlength=len(given.keys))
+    touched = np.arange(len(given.keys)) if marked else np.flatnonzero(counts)
+    keys = given.keys.take(touched)
+    new = struct_of(values, chunk.rows)
+    lengths, before = _look(pages, keys)
+    nothing = Contents(np.zeros(len(touched) + 1, np.int64), pa.array([], new.type), before)
+    arrived = line_up(chunk.code, touched, len(given.keys), nothing)
+    whole = _behind(arrived, lengths, chunk.code, len(given.keys))
+    numbers, present = _measured(window, chunk)
+    # Of the old tuples only the first one's number is ever compared with.
+    measured, there = np.zeros(len(whole.order), numbers.dtype), np.zeros(len(whole.order), bool)
+    first = np.flatnonzero(lengths)
+    measured[whole.starts[first]] = before[first, _FIRST].view(numbers.dtype)
+    measured[whole.place], there[whole.place] = numbers, present
+    counters = before.copy()
+    extents = find_extents(window, on_close(), whole, events, given, measured, there, counters[:, _RULES])
+    held = whole.starts[1:] - extents.kept
+    counters[:, _FIRST] = 0
+    if window.delta is not None:
+        some = np.flatnonzero(held)
+        counters[some, _FIRST] = measured[extents.kept[some]].view(np.int64)
+    changed = (held != lengths) | (counters != before).any(axis=1)
+    page = arrived.page(given.keys, new, arrived.starts[1:] - held, counters, changed)
+    order = in_event_order(extents.event, len(events.rank))
+    old, rows = _read(extents, order, pages, keys, whole, arrived, new.type)
+    code = touched[extents.key[order]].astype(np.int32)
+    sizes = (extents.high - extents.low)[order]
+    return Closed(events, extents.event[order], code, sizes, rows, page, old, new)
+
+
+def _look(pages: Sequence[pa.RecordBatch], keys: KeyTable) -> tuple[Ints, Ints]:
+    """Return how many tuples some keys hold, and their counters."""
+    found = gather([_without_tuples(p) for p in pages], keys, _NO_TUPLE, _COUNTERS + 1).counters
+    return found[:, _COUNTERS].copy(), found[:, :_COUNTERS].copy()
+
+
+def _without_tuples(page: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a page that has, for what each key holds, only how much that is: a counter more."""
+    rows = page.num_rows
+    counters = page.column("counters").flatten().to_numpy().reshape(rows, _COUNTERS)
+    wide = np.column_stack([counters, page.column("held").to_numpy()])
+    none = pa.Array.from_buffers(_NO_TUPLE, 0, [None])
+    return pa.RecordBatch.from_arrays(
+        [
+            page.column("hash"),
+            page.column("key"),
+            pa.array(np.zeros(rows, np.int64)),
+            pa.FixedSizeListArray.from_arrays(pa.array(wide.ravel()), _COUNTERS + 1),
+            pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), none),
+        ],
+        page.schema.names,
+    )
+
+
+def _behind(arrived: History, lengths: Ints, code: npt.NDArray[np.int32], keys: int) -> History:
+    """Return the history with so many old tuples of each key before those that arrived; its order is left open."""
+    before = np.cumsum(lengths)
+    shift = np.zeros(keys, np.int64)
+    shift[arrived.touched] = before
+    starts = arrived.starts + np.concatenate([[0], before])
+    total = int(starts[-1])
+    # Only its length counts, and memory that nobody writes to costs nothing.
+    order = np.empty(total, np.int64)
+    return History(arrived.touched, starts, arrived.starts[:-1] + before, arrived.place + shift[code], order)
+
+
+def _read(
+    extents: Extents,
+    order: Ints,
+    pages: Sequence[pa.RecordBatch],
+    keys: KeyTable,
+    whole: History,
+    arrived: History,
+    layout: pa.StructType,
+) -> tuple[pa.StructArray, Ints]:
+    """Read the old tuples of the keys whose windows close; find each window's tuples among them and the new ones."""
+    closing = np.unique(extents.key[extents.low < whole.fresh[extents.key]])
+    old = gather(pages, keys.take(closing), layout, _COUNTERS) if len(closing) else None
+    tuples = old.tuples if old is not None else pa.array([], layout)
+    old_at = np.zeros(len(keys), np.int64)
+    if old is not None:
+        old_at[closing] = old.offsets[:-1]
+    low, high, key = extents.low[order], extents.high[order], extents.key[order]
+    total = int((high - low).sum())
+    rows: Ints = _rows(
+        key, low, high, whole.starts, whole.fresh, old_at, arrived.starts, arrived.order, len(tuples), total
+    )
+    return tuples, rows
+
+
+@numba.njit(cache=True)
+def _rows(key, low, high, starts, fresh, old_at, new_at, new_order, old_rows, total):  # type: ignore[no-untyped-def]
+    rows = np.empty(total, np.int64)
+    at = 0
+    for i in range(len(key)):
+        k = key[i]
+        for row in range(low[i], high[i]):
+            if row < fresh[k]:
+                rows[at] = old_at[k] + row - starts[k]
+            else:
+                rows[at] = old_rows + new_order[new_at[k] + row - fresh[k]]
+            at += 1
+    return rows

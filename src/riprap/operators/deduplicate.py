@@ -1,0 +1,116 @@
+"""Drop tuples of which one of the same key was put out shortly before.
+
+Of each key the state has the number or the time of the tuple last put out, and no tuple. By a clock, times go when it
+is past them. Numbers that lie too far back are swept out once there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.graph.operators import Deduplicate
+from riprap.operators.arrival import order_numbers
+from riprap.operators.chunk import Chunk, Ints
+from riprap.operators.given import Given, Result
+from riprap.operators.hold import ClockTimes
+from riprap.state.keys import KeyTable, encode_keys, join_tables
+from riprap.state.windows import Contents, gather, keys_in, make_page
+
+_NO_TUPLE = pa.struct([])
+Passed = npt.NDArray[np.bool_]
+Pages = dict[str, pa.RecordBatch]
+
+
+def run_deduplicate(operator: Deduplicate, given: Given) -> Result:
+    """Drop what was put out before; return also the new state pages."""
+    (chunk,), needed = given.inputs, given.needed[operator.name]
+    passed, pages = (_by_number if operator.tuples is not None else _by_time)(operator, given, chunk)
+    columns = {n: c for n, c in chunk.columns.items() if n in needed}
+    return Result(outputs=(chunk.with_columns(columns).take(np.flatnonzero(passed)),), pages=pages)
+
+
+def _by_number(operator: Deduplicate, given: Given, chunk: Chunk) -> tuple[Passed, Pages]:
+    if not chunk.rows:
+        return np.zeros(0, bool), {}
+    pages, size = given.pages.get("0", ()), operator.tuples or 0
+    keys, code = encode_keys([chunk.columns[k] for k in operator.by], chunk.rows)
+    whole, _ = encode_keys([], 0)
+    before = int(gather(given.pages.get("count", ()), whole, _NO_TUPLE).counters[0, 0])
+    was = gather(pages, keys, _NO_TUPLE).counters[:, 0]
+    passed, last = _pass_by_number(code, was, before, size)
+    total = before + chunk.rows
+    # What lies too far back already when the batch ends need not be kept at all.
+    changed = np.flatnonzero((last != was) & (last > total - size))
+    made = {"count": _page(whole, np.array([[total]]))}
+    if sum(p.num_rows for p in pages) + len(changed) > 2 * size:
+        made["0"] = _sweep(pages, keys.take(changed), last[changed], total - size)
+    elif len(changed):
+        made["0"] = _page(keys.take(changed), last[changed].reshape(-1, 1))
+    return passed, made
+
+
+def _sweep(pages: Sequence[pa.RecordBatch], keys: KeyTable, last: Ints, until: int) -> pa.RecordBatch:
+    """Make a page of every key there is, in which those with numbers up to ``until`` hold nothing.
+
+    It is no smaller than any older page, so it takes the place of all, and such keys go.
+    """
+    table, places = join_tables([keys, *(keys_in(p) for p in pages)])
+    numbers = gather(pages, table, _NO_TUPLE).counters
+    numbers[places[0], 0] = last
+    return _page(table, np.where(numbers > until, numbers, 0))
+
+
+def _by_time(operator: Deduplicate, given: Given, chunk: Chunk) -> tuple[Passed, Pages]:
+    span, clock = operator.time or 0, ClockTimes.of(given)
+    touched = np.bincount(chunk.code, minlength=len(given.keys)) > 0
+    if clock is not None and clock.ticks:
+        touched[:] = True
+    keys = given.keys.take(np.flatnonzero(touched))
+    code = (np.cumsum(touched) - 1)[chunk.code]
+    old = gather(given.pages.get("0", ()), keys, _NO_TUPLE, counters=2).counters
+    time = clock.at(chunk) if clock is not None else order_numbers(chunk.columns[operator.on or ""])
+    passed, known, last = _pass_by_time(code, time, old[:, 0] > 0, old[:, 1], span)
+    if clock is not None and clock.ticks:
+        known &= last + span > clock.time[-1]
+    new = np.column_stack([known, np.where(known, last, 0)])
+    changed = np.flatnonzero((new != old).any(axis=1))
+    return passed, {"0": _page(keys.take(changed), new[changed])} if len(changed) else {}
+
+
+def _page(keys: KeyTable, numbers: Ints) -> pa.RecordBatch:
+    nothing = pa.Array.from_buffers(_NO_TUPLE, 0, [None])
+    return make_page(keys, Contents(np.zeros(len(keys) + 1, np.int64), nothing, numbers))
+
+
+@numba.njit(cache=True)
+def _pass_by_number(code, was, before, size):  # type: ignore[no-untyped-def]
+    """Let a tuple pass unless one of its key did among the ``size`` before it; numbers count from 1, 0 is none."""
+    passed, last = np.empty(len(code), np.bool_), was.copy()
+    number = before
+    for row in range(len(code)):
+        number += 1
+        k = code[row]
+        passed[row] = last[k] == 0 or number - last[k] > size
+        if passed[row]:
+            last[k] = number
+    return passed, last
+
+
+@numba.njit(cache=True)
+def _pass_by_time(code, time, was_known, was, span):  # type: ignore[no-untyped-def]
+    """Let a tuple pass unless one of its key did less than ``span`` before it.
+
+    Between two that pass, the newest time of a key is less than ``span`` after the first, so that alone need be kept.
+    """
+    passed, known, last = np.empty(len(code), np.bool_), was_known.copy(), was.copy()
+    for row in range(len(code)):
+        k = code[row]
+        passed[row] = not known[k] or time[row] >= last[k] + span
+        if passed[row]:
+            known[k], last[k] = True, time[row]
+    return passed, known, last

@@ -1,0 +1,236 @@
+"""Find the windows that are due in a batch, as runs of rows of each key's history.
+
+This is the one place that knows how windows fill, slide, close and put out. What is computed over them is not its
+business: it gives, for each output, the first row of the window, the row after its last, and the event that made it due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from riprap.graph.windows import Emit, Every, Window
+from riprap.operators.chunk import Ints
+from riprap.operators.events import Events
+from riprap.operators.given import Given
+from riprap.operators.history import History
+
+Numbers = npt.NDArray[Any]
+
+_COUNT, _TIME, _DELTA, _PUNCTUATION = range(4)
+_TUPLES, _PERIOD, _CLOSE = range(3)
+LONG_AGO = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """The windows that are due, key by key: window ``i`` is rows ``low[i]`` to ``high[i]`` of the history, for touched
+    key ``key[i]``, because of event ``event[i]``. ``kept`` is the first row each touched key still holds."""
+
+    key: Ints
+    low: Ints
+    high: Ints
+    event: Ints
+    kept: Ints
+
+
+def find_extents(
+    window: Window,
+    emit: Emit,
+    history: History,
+    events: Events,
+    given: Given,
+    measured: Numbers,
+    present: npt.NDArray[np.bool_],
+    counters: Ints,
+) -> Extents:
+    """Run the window rules over a batch.
+
+    ``measured`` has, along the history, the numbers that time or change is read off (as they were for old rows); it is
+    overwritten with what counts for each row. ``present`` says where there is one. ``counters`` has each touched key's
+    (tuples seen, newest number) and is brought up to date.
+    """
+    clocked = given.ticks is not None
+    event = np.zeros(len(history.order), np.int64)
+    event[history.place] = events.row_event
+    size, period = _sizes(window, emit, measured)
+    last = _unpack(counters[:, 1], window, measured)
+    before = given.ticks.before if given.ticks is not None else None
+    key, low, high, due, kept, seen, newest = _find(
+        history.starts, history.fresh, event, measured, present,
+        events.signal_event, events.is_tick, events.time,
+        counters[:, 0].copy(), last, clocked, LONG_AGO if before is None else before,
+        window.shape == "tumbling", _measure(window), size, _rule(emit), period,
+    )  # fmt: skip
+    if window.shape == "sliding" and isinstance(emit, Every) and emit.tuples not in (None, 1):
+        counters[:, 0] = seen % emit.tuples
+    if window.on is not None:
+        counters[:, 1] = _pack(newest, window)
+    return Extents(key, low, high, due, kept)
+
+
+def measures_time(window: Window, given: Given) -> bool:
+    """Say whether each tuple's own time is kept with it."""
+    return window.time is not None and (window.on is not None or given.ticks is not None)
+
+
+def _measure(window: Window) -> int:
+    if window.punctuation:
+        return _PUNCTUATION
+    return _COUNT if window.tuples is not None else _TIME if window.time is not None else _DELTA
+
+
+def _rule(emit: Emit) -> int:
+    if not isinstance(emit, Every):
+        return _CLOSE
+    return _TUPLES if emit.tuples is not None else _PERIOD
+
+
+def _sizes(window: Window, emit: Emit, measured: Numbers) -> tuple[Any, int]:
+    size = next((s for s in (window.tuples, window.time, window.delta) if s is not None), 0)
+    if measured.dtype == np.int64:
+        # Whole numbers differ by more than 2.5 where they do by more than 2.
+        size = min(int(size), np.iinfo(np.int64).max)
+    period = (emit.tuples or emit.time or 1) if isinstance(emit, Every) else 1
+    return measured.dtype.type(size), period
+
+
+def _pack(newest: Numbers, window: Window) -> Ints:
+    """Turn the newest numbers into counters that are 0 where there was none."""
+    if newest.dtype == np.float64:
+        return newest.view(np.int64)
+    flipped: Ints = newest ^ LONG_AGO if window.time is not None else newest
+    return flipped
+
+
+def _unpack(counters: Ints, window: Window, measured: Numbers) -> Numbers:
+    if measured.dtype == np.float64:
+        return counters.copy().view(np.float64)
+    return counters ^ LONG_AGO if window.time is not None else counters.copy()
+
+
+@numba.njit(cache=True)
+def _find(  # type: ignore[no-untyped-def]
+    starts, fresh, event, measured, present, signal_event, is_tick, signal_time,
+    seen, last, clocked, clock_time, tumbling, measure, size, rule, period,
+):  # fmt: skip
+    room = len(event) + 16
+    key, low_at = np.empty(room, np.int64), np.empty(room, np.int64)
+    high_at, due = np.empty(room, np.int64), np.empty(room, np.int64)
+    kept = np.empty(len(starts) - 1, np.int64)
+    found = 0
+    for k in range(len(starts) - 1):
+        low, row, end, s = starts[k], fresh[k], starts[k + 1], 0
+        now, tick_time, count = last[k], clock_time, seen[k]
+        while row < end or s < len(signal_event):
+            is_signal = s < len(signal_event) and (row == end or signal_event[s] < event[row])
+            happens = signal_event[s] if is_signal else event[row]
+            # 1. Time goes on, and passes the moments at which an output is due or a window closes.
+            moved = False
+            before = tick_time
+            after = tick_time
+            if is_signal and is_tick[s]:
+                after = max(signal_time[s], tick_time)
+                tick_time = after
+                moved = True
+            elif not is_signal and not clocked and measure == _TIME:
+                before = np.int64(now)
+                after = max(np.int64(measured[row]) if present[row] else before, before)
+                moved = True
+            if moved and before == LONG_AGO and after != LONG_AGO and measure == _TIME and not tumbling:
+                # What came before time began is as old as can be.
+                low = row
+            if moved and row > low and tumbling and measure == _TIME:
+                if after // np.int64(size) > before // np.int64(size):
+                    if rule == _CLOSE:
+                        found, key, low_at, high_at, due = _put(
+                            found, key, low_at, high_at, due, k, low, row, happens
+                        )
+                    low = row
+            elif moved and row > low and rule == _PERIOD:
+                moment = (before // period + 1) * period
+                if measure != _TIME and moment <= after:
+                    found, key, low_at, high_at, due = _put(found, key, low_at, high_at, due, k, low, row, happens)
+                while measure == _TIME and moment <= after and low < row:
+                    while low < row and measured[low] < moment - size:
+                        low += 1
+                    if low < row:
+                        found, key, low_at, high_at, due = _put(
+                            found, key, low_at, high_at, due, k, low, row, happens
+                        )
+                    moment += period
+            # 2. What happens changes the window.
+            if is_signal:
+                if not is_tick[s] and measure == _PUNCTUATION:
+                    if row > low and rule == _CLOSE:
+                        found, key, low_at, high_at, due = _put(
+                            found, key, low_at, high_at, due, k, low, row, happens
+                        )
+                    low = row
+                s += 1
+            else:
+                if measure == _TIME:
+                    now = after
+                elif measure == _DELTA:
+                    now = measured[row] if present[row] else now
+                    if tumbling and row > low and _differ(now, measured[low], size):
+                        if rule == _CLOSE:
+                            found, key, low_at, high_at, due = _put(
+                                found, key, low_at, high_at, due, k, low, row, happens
+                            )
+                        low = row
+                measured[row] = now
+                row += 1
+                count += 1
+            # 3. Old tuples leave.
+            if not tumbling:
+                if measure == _COUNT:
+                    low = max(low, row - np.int64(size))
+                elif measure == _TIME and after != LONG_AGO:
+                    while low < row and measured[low] <= after - size:
+                        low += 1
+                elif measure == _DELTA and not is_signal:
+                    while low < row and _differ(now, measured[low], size):
+                        low += 1
+            # 4. A tuple may be the one after which an output is due, or the one that fills the window.
+            if is_signal:
+                continue
+            if rule == _TUPLES and (row - low if tumbling else count) % period == 0:
+                found, key, low_at, high_at, due = _put(found, key, low_at, high_at, due, k, low, row, happens)
+            if tumbling and measure == _COUNT and row - low == size:
+                if rule == _CLOSE:
+                    found, key, low_at, high_at, due = _put(
+                        found, key, low_at, high_at, due, k, low, row, happens
+                    )
+                low = row
+        kept[k] = low
+        seen[k] = count
+        last[k] = now
+    return key[:found], low_at[:found], high_at[:found], due[:found], kept, seen, last
+
+
+@numba.njit(cache=True)
+def _differ(one, other, size):  # type: ignore[no-untyped-def]
+    """Say whether two numbers differ by more than a size; a difference too large for an integer wraps to less than 0."""
+    difference = one - other if one > other else other - one
+    return difference > size or difference < 0
+
+
+@numba.njit(cache=True, inline="always")
+def _put(found, key, low_at, high_at, due, k, low, high, happens):  # type: ignore[no-untyped-def]
+    if found == len(key):
+        key, low_at = _grown(key), _grown(low_at)
+        high_at, due = _grown(high_at), _grown(due)
+    key[found], low_at[found], high_at[found], due[found] = k, low, high, happens
+    return found + 1, key, low_at, high_at, due
+
+
+@numba.njit(cache=True)
+def _grown(array):  # type: ignore[no-untyped-def]
+    larger = np.empty(2 * len(array), array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,91 @@
+"""What a kernel is given for a batch, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.operators.chunk import Chunk, Ints
+from riprap.state.keys import KeyTable
+
+Pages = Sequence[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """A clock's ticks in a batch, in microseconds, and the time of the last one before it (None: there was none)."""
+
+    rank: Ints
+    time: Ints
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What an operator is given for a batch.
+
+    ``inputs`` has one chunk a port, all with paths of the same length. ``keys`` has every key of the batch; where ticks
+    or punctuations come in, also every key that has state. ``pages`` is its state by slot, newest page first; ``needed``
+    says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts for the batch.
+    """
+
+    inputs: tuple[Chunk, ...]
+    keys: KeyTable
+    pages: Mapping[str, Pages] = field(default_factory=dict)
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    ticks: Ticks | None = None
+    control: Chunk | None = None
+    table: pa.Table | None = None
+
+    @property
+    def depth(self) -> int:
+        """The length of the inputs' paths."""
+        return len(self.inputs[0].path)
+
+    @property
+    def last_time(self) -> int | None:
+        """The clock's time when the batch has been done."""
+        if self.ticks is None:
+            return None
+        return int(self.ticks.time[-1]) if len(self.ticks.time) else self.ticks.before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an operator made of a batch: a chunk for each output, and a new state page for each slot that changed."""
+
+    outputs: tuple[Chunk, ...]
+    pages: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+
+
+def derive(
+    chunk: Chunk, row: Ints, columns: Mapping[str, pa.Array], *, index: Ints | None = None, hash: Ints | None = None
+) -> Chunk:
+    """Make the outputs that derive from tuples ``row`` (never falling) of a chunk.
+
+    An operator of depth 1 gives each one's ``index`` among the outputs of its tuple; one of depth 2 also its key's
+    ``hash`` part (0 for what a tuple of that key made).
+    """
+    more = (*(() if hash is None else (hash,)), *(() if index is None else (index,)))
+    return Chunk(columns, chunk.rank[row], chunk.code[row], (*(p[row] for p in chunk.path), *more)).without_marks()
+
+
+def index_among(event: Ints) -> Ints:
+    """Number the members of each run of equal events from 0.
+
+    >>> index_among(np.array([3, 3, 5, 7, 7, 7]))
+    array([0, 1, 0, 0, 1, 2])
+    """
+    if not len(event):
+        return np.empty(0, np.int64)
+    starts = np.flatnonzero(np.concatenate([[True], event[1:] != event[:-1]]))
+    lengths = np.diff([*starts, len(event)])
+    return np.arange(len(event)) - np.repeat(starts, lengths)
+
+
+def hash_part(keys: KeyTable) -> Ints:
+    """Return, for every key, the number that stands for it in a path: keys compare by their hash."""
+    return (keys.hashes >> np.uint64(1)).astype(np.int64)

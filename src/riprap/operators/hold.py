@@ -1,0 +1,172 @@
+"""Hold tuples back until they are due: delays and throttles.
+
+What a key holds is a queue: tuples come due in the order in which they came. By a column's time, tuples let older ones
+go; by a clock's, ticks do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from riprap.graph.operators import Delay, Throttle
+from riprap.operators.arrival import order_numbers
+from riprap.operators.chunk import Chunk, Ints, struct_of
+from riprap.operators.events import Events, in_event_order
+from riprap.operators.extents import LONG_AGO
+from riprap.operators.given import Given, Result
+from riprap.operators.history import History, line_up
+from riprap.state.windows import gather
+
+# Beside the tuples that wait: the newest time of the key, and when its last tuple was due. Both are kept with the sign
+# turned over, so that 0 is LONG_AGO.
+_COUNTERS = 2
+_DUE = "due"
+_FAR = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class ClockTimes:
+    """A clock's time over a batch: before its first tick, and from each tick on. It never goes back."""
+
+    rank: Ints
+    time: Ints
+
+    @classmethod
+    def of(cls, given: Given) -> ClockTimes | None:
+        """Return what the operator's clock says, None where it has none."""
+        ticks = given.ticks
+        if ticks is None:
+            return None
+        before = LONG_AGO if ticks.before is None else ticks.before
+        return cls(ticks.rank, np.maximum.accumulate(np.concatenate([[before], ticks.time])))
+
+    @property
+    def ticks(self) -> int:
+        return len(self.rank)
+
+    def heard(self, chunk: Chunk) -> Ints:
+        """Return how many ticks came before each tuple; a tick comes after the tuples of its rank."""
+        heard: Ints = np.searchsorted(self.rank, chunk.rank)
+        return heard
+
+    def at(self, chunk: Chunk) -> Ints:
+        """Return the time at which each tuple comes."""
+        return self.time[self.heard(chunk)]
+
+
+def run_hold(operator: Delay | Throttle, given: Given) -> Result:
+    """Let go what comes due in a batch; return also the new state page."""
+    (chunk,) = given.inputs
+    events, clock, keys = Events.of(given), ClockTimes.of(given), len(given.keys)
+    ticked = clock is not None and clock.ticks > 0
+    touched = np.arange(keys) if ticked else np.flatnonzero(np.bincount(chunk.code, minlength=keys))
+    columns = {f"c{i}": chunk.columns[name] for i, name in enumerate(sorted(given.needed[operator.name]))}
+    new = struct_of({_DUE: pa.array(np.zeros(chunk.rows, np.int64)), **columns}, chunk.rows)
+    old = gather(given.pages.get("0", ()), given.keys.take(touched), new.type, _COUNTERS)
+    history = line_up(chunk.code, touched, keys, old)
+    due = history.line_up_numbers(
+        *(part.field(_DUE).to_numpy(zero_copy_only=False) for part in (old.tuples, new))
+    )
+    counters = old.counters ^ LONG_AGO
+    leaves, kept = _find(operator, chunk, history, events, clock, due, counters)
+    counters ^= LONG_AGO
+    gone = np.flatnonzero(leaves >= 0)
+    rows = gone[in_event_order(leaves[gone], len(events.rank))]
+    index = pa.array(history.order[rows])
+    put_out = {
+        name: pa.concat_arrays([old.tuples.field(c), new.field(c)]).take(index)
+        for name, c in zip(sorted(given.needed[operator.name]), columns, strict=True)
+    }
+    code = np.repeat(touched, np.diff(history.starts))[rows].astype(np.int32)
+    output = events.derive(leaves[rows], code, put_out, given, operator.depth)
+    new = struct_of({_DUE: pa.array(due[history.place]), **columns}, chunk.rows)
+    changed = (history.starts[1:] - kept != old.lengths) | (counters != old.counters).any(axis=1)
+    page = history.page(given.keys, new, kept, counters, changed)
+    return Result(outputs=(output,), pages={"0": page} if page is not None else {})
+
+
+def _find(
+    operator: Delay | Throttle,
+    chunk: Chunk,
+    history: History,
+    events: Events,
+    clock: ClockTimes | None,
+    due: Ints,
+    counters: Ints,
+) -> tuple[Ints, Ints]:
+    """Say at which event each row of the history leaves (-1: not yet), and the first row that each key still holds.
+
+    ``due`` is filled in for what came in, and ``counters`` are brought up to date.
+    """
+    delay, gap = (operator.time, 0) if isinstance(operator, Delay) else (0, operator.gap)
+    event, told = np.zeros(len(due), np.int64), np.zeros(len(due), np.int64)
+    event[history.place] = events.row_event
+    newest, spaced = counters[:, 0], counters[:, 1]
+    if clock is None:
+        told[history.place] = order_numbers(chunk.columns[operator.on or ""])
+        leaves, kept = _leave_by_column(
+            history.starts, history.fresh, event, told, due, newest, spaced, delay, gap
+        )
+        now: Ints | int = newest
+    else:
+        told[history.place] = clock.heard(chunk)
+        tick = events.signal_event[events.is_tick]
+        leaves, kept = _leave_by_clock(
+            history.starts, history.fresh, event, told, due, clock.time, tick, spaced, delay, gap
+        )
+        now = int(clock.time[-1])
+    # Where the next tuple is not held up by the last one, that is forgotten.
+    spaced[spaced <= now + (delay - gap)] = LONG_AGO
+    return leaves, kept
+
+
+@numba.njit(cache=True, inline="always")
+def _due(now, spaced, delay, gap):  # type: ignore[no-untyped-def]
+    """Return when a tuple that comes now is due: as long as there is no time, as soon as there is one."""
+    if now == LONG_AGO:
+        return LONG_AGO + 1
+    return max(now + delay, spaced + gap if spaced < _FAR - gap else _FAR)
+
+
+@numba.njit(cache=True)
+def _leave_by_column(starts, fresh, event, time, due, newest, spaced, delay, gap):  # type: ignore[no-untyped-def]
+    leaves = np.full(len(due), -1, np.int64)
+    kept = starts[:-1].copy()
+    for k in range(len(fresh)):
+        for row in range(fresh[k], starts[k + 1]):
+            now = max(newest[k], time[row])
+            newest[k] = now
+            due[row] = _due(now, spaced[k], delay, gap)
+            if now != LONG_AGO:
+                spaced[k] = due[row]
+            while kept[k] <= row and due[kept[k]] <= now:
+                leaves[kept[k]] = event[row]
+                kept[k] += 1
+    return leaves, kept
+
+
+@numba.njit(cache=True)
+def _leave_by_clock(starts, fresh, event, heard, due, time, tick, spaced, delay, gap):  # type: ignore[no-untyped-def]
+    leaves = np.full(len(due), -1, np.int64)
+    kept = starts[:-1].copy()
+    for k in range(len(fresh)):
+        for row in range(starts[k], starts[k + 1]):
+            at = 0
+            if row >= fresh[k]:
+                at = heard[row]
+                due[row] = _due(time[at], spaced[k], delay, gap)
+                if time[at] != LONG_AGO:
+                    spaced[k] = due[row]
+                if due[row] <= time[at]:
+                    leaves[row] = event[row]
+                    kept[k] += 1
+                    continue
+            at = max(at, np.searchsorted(time[1:], due[row]))
+            if at < len(tick):
+                leaves[row] = tick[at]
+                kept[k] += 1
+    return leaves, kept

@@ -1,0 +1,72 @@
+"""Save the state of a user's operator as one object, and bring it back."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from riprap.graph.operators import Custom
+from riprap.graph.user_operator import CustomOperator
+
+
+def save(operator: Custom, user: CustomOperator) -> bytes:
+    """Write down the state of an instance, field by field where it is declared."""
+    if operator.state is None:
+        return _dumps(operator, user.checkpoint())
+    state = user.state  # type: ignore[attr-defined]
+    if not isinstance(state, operator.state):
+        raise TypeError(
+            f"self.state is declared as {operator.state.__name__}, and is now a {type(state).__name__}"
+        )
+    return _dumps(operator, {f.name: getattr(state, f.name) for f in dataclasses.fields(operator.state)})
+
+
+def restore_state(operator: Custom, saved: bytes | None) -> Any:
+    """Make the declared state, as it was saved or as it begins."""
+    assert operator.state is not None
+    state = operator.state()
+    for name, value in (loads(operator, saved) if saved is not None else {}).items():
+        # Not by assignment, which a frozen dataclass refuses.
+        object.__setattr__(state, name, value)
+    return state
+
+
+def _dumps(operator: Custom, value: object) -> bytes:
+    """Pickle a value. The operator's dataclasses are named, not found by import: in a worker a program's own main
+    module cannot be imported."""
+    names = {kind: _name(kind) for kind in operator.kinds}
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer, lambda each: names.get(each) if isinstance(each, type) else None)
+    pickler.dump(value)
+    return buffer.getvalue()
+
+
+def loads(operator: Custom, saved: bytes) -> Any:
+    """Read back what was saved."""
+    kinds = {_name(kind): kind for kind in operator.kinds}
+    return _Unpickler(io.BytesIO(saved), kinds.__getitem__).load()
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, name: Callable[[object], str | None]) -> None:
+        super().__init__(file, protocol=5)
+        self._name = name
+
+    def persistent_id(self, obj: object) -> str | None:
+        return self._name(obj)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, find: Callable[[str], type]) -> None:
+        super().__init__(file)
+        self._find = find
+
+    def persistent_load(self, pid: str) -> type:
+        return self._find(pid)

@@ -1,0 +1,157 @@
+"""The two sides of a join during a batch: the rows of their windows, and the pages that say what they hold after it.
+
+A kept tuple is the columns that expressions read, its time where its window is by time, and, where unmatched tuples are
+put out, whether it has matched. The counter beside a window is the time of its key as far as it is known there: that of
+the key is the greater of the two sides'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.graph.operators import Join
+from riprap.operators.chunk import Chunk, Ints, struct_of
+from riprap.operators.extents import LONG_AGO
+from riprap.operators.given import Given
+from riprap.operators.history import History, line_up
+from riprap.operators.meetings import Windows
+from riprap.state.keys import KeyTable
+from riprap.state.windows import Contents, gather, make_page, ranges
+
+Flags = npt.NDArray[np.bool_]
+
+_TIME, _MATCHED = "$time", "$matched"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A port's rows, from number ``first`` on: its window's and the batch's, or just the batch's if its window is empty.
+
+    ``columns`` are along the rows, and so are ``time`` and ``matched``, which tell of the rows that were held before.
+    """
+
+    first: int
+    columns: Mapping[str, pa.Array]
+    rows: int
+    place: Ints
+    history: History | None = None
+    old: Contents | None = None
+    time: Ints | None = None
+    matched: Flags | None = None
+
+    @classmethod
+    def of(cls, operator: Join, port: int, first: int, chunk: Chunk, touched: Ints, given: Given) -> Side:
+        """Take up a port's window and put the batch's tuples behind it, key by key."""
+        columns = {c: chunk.columns[c] for c in operator.kept_of_port(port)}
+        if operator.windows[port].empty:
+            return cls(first, columns, chunk.rows, np.arange(first, first + chunk.rows))
+        extra = {
+            **({_TIME: pa.array(np.zeros(chunk.rows, np.int64))} if operator.keeps_time(port) else {}),
+            **({_MATCHED: pa.array(np.zeros(chunk.rows, bool))} if operator.puts_out_unmatched(port) else {}),
+        }
+        new = struct_of({**columns, **extra}, chunk.rows)
+        old = gather(given.pages.get(str(port), ()), given.keys.take(touched), new.type)
+        history = line_up(chunk.code, touched, len(given.keys), old)
+        numbers = {
+            name: history.line_up_numbers(
+                old.tuples.field(name).to_numpy(zero_copy_only=False), column.to_numpy(zero_copy_only=False)
+            )
+            for name, column in extra.items()
+        }
+        return cls(
+            first,
+            {c: history.line_up(old.tuples.field(c), new.field(c)) for c in columns},
+            len(history.order),
+            history.place + first if first else history.place,
+            history,
+            old,
+            numbers.get(_TIME),
+            numbers.get(_MATCHED),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides; ``windows`` and ``matched`` (which rows have) are brought up to date while the batch is played."""
+
+    left: Side
+    right: Side
+    touched: Ints
+    windows: Windows
+    matched: Flags
+    _now: Ints
+
+    @classmethod
+    def of(cls, operator: Join, chunks: tuple[Chunk, Chunk], given: Given, *, wide: bool) -> Sides:
+        """Take up both windows of the keys that a batch touches: of all keys, where it is ``wide``."""
+        keys = len(given.keys)
+        counts = sum(np.bincount(c.code, minlength=keys) for c in chunks)
+        touched = np.arange(keys) if wide else np.flatnonzero(counts)
+        left = Side.of(operator, 0, 0, chunks[0], touched, given)
+        right = Side.of(operator, 1, left.rows, chunks[1], touched, given)
+        held, now = np.zeros((keys, 4), np.int64), np.full(keys, LONG_AGO)
+        time, matched = np.empty(left.rows + right.rows, np.int64), np.zeros(left.rows + right.rows, bool)
+        for port, side in enumerate((left, right)):
+            if side.history is None or side.old is None:
+                continue
+            held[touched, 2 * port] = side.history.starts[:-1] + side.first
+            held[touched, 2 * port + 1] = side.history.fresh + side.first
+            now[touched] = np.maximum(now[touched], side.old.counters[:, 0] ^ LONG_AGO)
+            mine = slice(side.first, side.first + side.rows)
+            if side.time is not None:
+                time[mine] = side.time
+            if side.matched is not None:
+                matched[mine] = side.matched
+        place = np.concatenate([left.place, right.place])
+        windows = Windows(held=held, now=now, time=time, place=place, has_null=given.keys.has_null)
+        return cls(left, right, touched, windows, matched, now[touched])
+
+    def pages(self, operator: Join, keys: KeyTable) -> dict[str, pa.RecordBatch]:
+        """Make the pages that say what the windows hold now, of the sides where that is news."""
+        # A clock's time is no key's own.
+        now = self._now if operator.clock is not None else self.windows.now[self.touched]
+        both = self.left.history is not None and self.right.history is not None
+        found = {}
+        for port, side in enumerate((self.left, self.right)):
+            page = self._page(port, side, keys, now, alone=not both)
+            if page is not None:
+                found[str(port)] = page
+        return found
+
+    def _page(self, port: int, side: Side, keys: KeyTable, now: Ints, *, alone: bool) -> pa.RecordBatch | None:
+        """Write what came in; of a key with an old tuple that has matched since, all that is held."""
+        if side.history is None or side.old is None:
+            return None
+        starts, fresh = side.history.starts[:-1], side.history.fresh
+        low, high = (self.windows.held[self.touched, 2 * port + end] - side.first for end in (0, 1))
+        since = np.maximum(low, fresh)
+        if side.matched is not None:
+            mine = self.matched[side.first : side.first + side.rows]
+            news = np.flatnonzero(mine & ~side.matched)
+            key = np.searchsorted(starts, news, "right") - 1
+            rewritten = key[(news >= low[key]) & (news < fresh[key])]
+            since[rewritten] = low[rewritten]
+        came = side.history.starts[1:] > fresh
+        # The time of a key is written with the side whose tuple told it, or with the only one that has a page.
+        later = (now != self._now) & (came | alone)
+        written = np.flatnonzero((high > since) | (high - low != side.old.lengths) | later)
+        if not len(written):
+            return None
+        count = (high - since)[written]
+        rows = ranges(since[written], count)
+        index = pa.array(rows)
+        columns = {c: column.take(index) for c, column in side.columns.items()}
+        if side.time is not None:
+            columns[_TIME] = pa.array(self.windows.time[rows + side.first])
+        if side.matched is not None:
+            columns[_MATCHED] = pa.array(self.matched[rows + side.first])
+        offsets = np.zeros(len(count) + 1, np.int64)
+        np.cumsum(count, out=offsets[1:])
+        counters = (now ^ LONG_AGO)[written, np.newaxis]
+        contents = Contents(offsets, struct_of(columns, len(rows)), counters)
+        return make_page(keys.take(self.touched[written]), contents, (high - low)[written])

@@ -1,0 +1,280 @@
+"""A processing element on Spark: one query, from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from riprap.channels import ChannelReader
+from riprap.compiler import Plan
+from riprap.graph.connectors import FromSpark
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Lookup, Outlet, Sink, Source
+from riprap.runtime.batches import BatchRunner
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.inflow import pace_start, recorded
+from riprap.runtime.meter import Meter
+from riprap.runtime.outflow import Outflow
+from riprap.runtime.query import answers_of
+from riprap.runtime.segments import SegmentLog, spool_rows
+from riprap.runtime.settings import Setting, save_setting
+from riprap.runtime.sinks import Publisher, make_publisher
+from riprap.runtime.site import Site
+from riprap.runtime.tables import Tables
+from riprap.runtime.task import save_plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What it takes to start the processing elements of a run."""
+
+    graph: Graph
+    session: SparkSession
+    folder: RunFolder
+    resume: bool
+    interval: float | None
+    batch_rows: int
+    clock: Callable[[], float]
+
+    def prepare(self, plan: Plan, site: Site) -> Element:
+        """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
+        home = self.home(plan)
+        rates = _rates(self.graph, plan)
+        setting = self._save_setting(plan, site, home, rates)
+        site.ledger.begin(plan.buckets)
+        outlets = {
+            outlet.name: Outflow(
+                outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
+            )
+            for outlet in plan.graph.of_kind(Outlet)
+        }
+        return Element(plan, site, home, setting, outlets, rates, self)
+
+    def home(self, plan: Plan) -> Path:
+        """Return an element's folder."""
+        return self.folder.path / "elements" / plan.name
+
+    def _save_setting(self, plan: Plan, site: Site, home: Path, rates: Mapping[str, float]) -> Path:
+        home.mkdir(parents=True, exist_ok=True)
+        # Workers keep what they read, and a session's outlive a run: a run taken up again has files of its own.
+        number = len(list(home.glob("setting-*.json")))
+        setting = Setting(
+            plan=str(home / f"plan-{number}.pickle"),
+            sources=str(home / "sources"),
+            channels=str(self.folder.path / "channels"),
+            tables=str(home / "tables"),
+            site=site,
+            start=number,
+            batch_rows=self.batch_rows,
+            finite=self.interval is None,
+            rates=rates,
+        )
+        save_plan(Path(setting.plan), plan)
+        save_setting(home / f"setting-{number}.json", setting)
+        for source in plan.graph.of_kind(Source):
+            whole = self.graph[source.name]
+            assert isinstance(whole, Source)
+            spool_rows(whole, home / "sources" / source.name)
+        return home / f"setting-{number}.json"
+
+
+class Element:
+    """A processing element of a run: prepared, then running, then halted."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        site: Site,
+        home: Path,
+        setting: Path,
+        outlets: Mapping[str, Outflow],
+        rates: Mapping[str, float],
+        launch: Launch,
+    ) -> None:
+        self.plan = plan
+        self.publishers: dict[str, Publisher] = {}
+        self._site = site
+        self._home = home
+        self._setting = setting
+        self._outlets = outlets
+        self._rates = rates
+        self._launch = launch
+        self._query: Any = None
+        self._halted = False
+        self._finished = False
+        self._error: BaseException | None = None
+        self._answers = answers_of(launch.session, launch.graph, plan, setting)
+        # Spark's availableNow takes what is there at the start: too little for what comes by channel, or at a pace.
+        self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates))
+
+    def open_sinks(self) -> None:
+        """Open the sinks, and give them and the channels the batches an earlier process had on record."""
+        launch = self._launch
+        self.publishers = {
+            sink.name: make_publisher(
+                launch.graph[sink.name],  # type: ignore[arg-type]
+                self._site.results,
+                launch.session,
+                resume=launch.resume,
+                clock=launch.clock,
+            )
+            for sink in self.plan.graph.of_kind(Sink)
+        }
+        for batch in self._site.ledger.batches():
+            if batch >= 0:
+                record = self._site.ledger.get(batch)
+                for outflow in self._outlets.values():
+                    outflow.publish(record)
+                for name, publisher in self.publishers.items():
+                    publisher.take_up(batch, record.outputs.get(name, ()))
+
+    def pass_over(self) -> None:
+        """Go on at the live edge where the plan says so: what came in the meantime is lost, and counted."""
+        if not self._launch.resume or self.plan.restart != "live":
+            return
+        batches = self._site.ledger.batches()
+        done = self._site.ledger.get(batches[-1]).sources if batches else {}
+        lost = 0
+        for root in self.plan.roots:
+            readers = [
+                ChannelReader(self._launch.folder.path / "channels" / c.name, self.plan.name)
+                for c in self.plan.inlets.values()
+                if c.root == root
+            ]
+            frontiers = [f for r in readers if (f := r.frontier) is not None]
+            after = done[root][1] if root in done else None
+            if len(frontiers) == len(readers) and (after is None or min(frontiers) > after):
+                lost += sum(reader.skip(after, min(frontiers)) for reader in readers)
+        self._launch.folder.event("passed over", element=self.plan.name, tuples=lost)
+
+    def start(self) -> None:
+        """Start the query."""
+        launch = self._launch
+        arrivals = {name: _arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
+        names = () if self.plan.inlets else (e.name for e in self.plan.entries)
+        self.meter = Meter(names, self.publishers, arrivals)
+        checkpoint = self._home / "spark"
+        self._runner = BatchRunner(
+            self.plan,
+            self._site,
+            self.publishers,
+            self._outlets,
+            self._tables(),
+            launch.folder,
+            checkpoint,
+            self.meter,
+            launch.clock,
+        )
+        name = launch.graph.name if self.plan.name == launch.graph.name else f"{launch.graph.name}.{self.plan.name}"
+        writer = self._answers.writeStream.queryName(_free_name(launch.session, name)).foreachBatch(self._runner)
+        writer = writer.option("checkpointLocation", checkpoint.as_uri())
+        if launch.interval is not None:
+            writer = writer.trigger(processingTime=f"{int(launch.interval * 1000)} milliseconds")
+        elif not self._watched:
+            writer = writer.trigger(availableNow=True)
+        self._query = writer.start()
+
+    def _tables(self) -> Tables:
+        """Open the tables of the element's lookups, as the user gave them: the plan has no more than tasks need."""
+        launch = self._launch
+        lookups = tuple(launch.graph[o.name] for o in self.plan.graph.of_kind(Lookup))
+        return Tables(
+            self._home / "tables",
+            Graph(self.plan.name, lookups),
+            lambda text: launch.folder.event("warning", element=self.plan.name, message=text),
+        )
+
+    @property
+    def active(self) -> bool:
+        """Whether the query is going."""
+        return bool(self._query.isActive)
+
+    def settle(self) -> None:
+        """Take the next step towards the end, where it is due: stop when all is read, then tell the readers."""
+        if self._finished or self.failure() is not None:
+            return
+        if self.active and self._watched and self.all_read():
+            self.halt()
+        if not self.active and self.failure() is None:
+            self.finish()
+
+    def finish(self) -> None:
+        """Let those who read from this element know that nothing more comes."""
+        self._finished = True
+        for outflow in self._outlets.values():
+            outflow.finish()
+
+    def await_end(self, seconds: float) -> None:
+        """Wait a while for the query to end; what went wrong is found by :meth:`failure`."""
+        try:
+            self._query.awaitTermination(seconds)
+        except StreamingQueryException:
+            # A failure is raised as what it is: here Spark has wrapped it.
+            return
+
+    def all_read(self) -> bool:
+        """Say whether all input there is going to be is on record."""
+        last = self._runner.last
+        done = {name: end for name, (_, end) in last.sources.items()} if last is not None else {}
+        if not self.plan.inlets:
+            return all(
+                SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
+                for s in recorded(self.plan)
+            )
+        channels = self._launch.folder.path / "channels"
+        for channel in self.plan.inlets.values():
+            reader = ChannelReader(channels / channel.name, self.plan.name)
+            # In this order: a frontier asked for after the end is the last.
+            if not reader.ended or reader.frontier != done.get(channel.root):
+                return False
+        return True
+
+    def halt(self) -> None:
+        """Stop the query between two batches: Spark's own stop would cut off the batch at hand."""
+        if self._halted or self._query is None:
+            return
+        self._runner.close()
+        self._error = self.failure()
+        self._halted = True
+        self._query.stop()
+
+    def failure(self) -> BaseException | None:
+        """Return what went wrong, if anything did."""
+        if self._query is None:
+            return None
+        if self._runner.failure is not None:
+            return self._runner.failure
+        if self._halted:
+            return self._error
+        failure: BaseException | None = None if self._runner.refused else self._query.exception()
+        return failure
+
+    def flush(self) -> None:
+        """Make visible all that sinks have taken."""
+        for publisher in self.publishers.values():
+            publisher.flush()
+
+
+def _rates(graph: Graph, plan: Plan) -> dict[str, float]:
+    # From the graph: the plan's sources carry no more than tasks need.
+    sources = (graph[s.name] for s in plan.graph.of_kind(Source))
+    return {
+        s.name: s.connector.rate
+        for s in sources
+        if isinstance(s, Source) and not isinstance(s.connector, FromSpark) and s.connector.rate is not None
+    }
+
+
+def _arrival(folder: Path, rate: float) -> Callable[[int], float]:
+    return lambda row: pace_start(folder) + row / rate
+
+
+def _free_name(session: SparkSession, name: str) -> str:
+    """Return a name for a query, numbered if another run of the application is going in this session."""
+    taken = {q.name for q in session.streams.active}
+    return next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in taken)

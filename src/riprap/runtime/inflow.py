@@ -1,0 +1,260 @@
+"""How a batch of a processing element is chosen and read: from recorded sources by row, from channels by frontier.
+
+Both say how far there is input (an *offset*, which Spark writes down before a batch is computed), cut a batch up into
+pieces for the tasks, and read a piece.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from riprap.channels import ChannelReader
+from riprap.compiler import Plan
+from riprap.errors import RunError
+from riprap.graph.connectors import FromSpark
+from riprap.graph.operators import Source
+from riprap.operators.arrival import Rows, order_numbers
+from riprap.runtime.reading import read_rows
+from riprap.runtime.segments import Feed, Segment
+from riprap.runtime.settings import Setting
+
+Offset = dict[str, Any]
+
+# In the offset of sources that interleave by an ordering column: the ordering number up to which all are read.
+FRONTIER = "$frontier"
+
+
+@dataclass
+class Piece(InputPartition):
+    """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers."""
+
+    task: int
+    sources: dict[str, tuple[int, int, list[Segment]]] = field(default_factory=dict)
+    frontiers: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+
+
+class Inflow(Protocol):
+    """Where a processing element's input comes from."""
+
+    def initial(self) -> Offset:
+        """Return the offset of the beginning."""
+
+    def latest(self, start: Offset) -> Offset:
+        """Return how far the next batch may go."""
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        """Cut a batch up for the tasks."""
+
+    def commit(self, end: Offset) -> None:
+        """Let go of what was read up to an offset."""
+
+    def fix(self) -> None:
+        """Take no input into account that is not there now."""
+
+
+def open_inflow(plan: Plan, setting: Setting) -> Inflow:
+    """Open the input of a plan."""
+    return ChannelInflow(plan, setting) if plan.inlets else SourceInflow(plan, setting)
+
+
+def read_piece(plan: Plan, setting: Setting, piece: Piece) -> dict[str, Rows]:
+    """Read what a task has to compute."""
+    if plan.inlets:
+        return {entry.name: _read_channel(plan, setting, entry.name, piece) for entry in plan.entries}
+    return {name: read_source(plan, name, *rows) for name, rows in piece.sources.items()}
+
+
+def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> Rows:
+    """Read the columns of a source that the stage needs."""
+    source = plan.graph[name]
+    assert isinstance(source, Source)
+    return read_rows(segments, start, end, source, sorted(plan.needed[name]))
+
+
+def recorded(plan: Plan) -> list[Source]:
+    """Return the plan's sources that are read by row."""
+    return [s for s in plan.graph.of_kind(Source) if not isinstance(s.connector, FromSpark)]
+
+
+class SourceInflow:
+    """Recorded sources: an offset is each one's number of rows."""
+
+    def __init__(self, plan: Plan, setting: Setting) -> None:
+        self._plan = plan
+        self._setting = setting
+        self._feeds = {
+            s.name: Feed(s, Path(setting.sources) / s.name, finite=setting.finite) for s in recorded(plan)
+        }
+
+    def initial(self) -> Offset:
+        return dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
+
+    def fix(self) -> None:
+        for feed in self._feeds.values():
+            feed.fix()
+
+    def latest(self, start: Offset) -> Offset:
+        if not self._plan.aligned:
+            return {name: self._upto(name, start[name], self._setting.batch_rows) for name in self._feeds}
+        rows = self._setting.batch_rows
+        while True:
+            # Tuples that have the same ordering number stay together, so a batch may have to be larger.
+            ends = {name: self._upto(name, start[name], rows) for name in self._feeds}
+            offset = self._align(start, ends)
+            if offset != start or all(ends[n] < start[n] + rows for n in ends):
+                return offset
+            rows *= 2
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        plan = self._plan
+        for name, feed in self._feeds.items():
+            feed.upto(end[name])
+        pieces = []
+        for task in range(plan.tasks):
+            sources = {}
+            for name, feed in self._feeds.items():
+                low, high = start[name], end[name]
+                if plan.path == "exchange" or not plan.keyed:
+                    span = high - low
+                    low, high = low + span * task // plan.tasks, low + span * (task + 1) // plan.tasks
+                sources[name] = (low, high, feed.log.between(low, high))
+            pieces.append(Piece(task, sources))
+        return pieces
+
+    def commit(self, end: Offset) -> None:
+        for name, feed in self._feeds.items():
+            feed.release(end[name])
+
+    def _upto(self, name: str, start: int, rows: int) -> int:
+        wanted = start + rows
+        rate = self._setting.rates.get(name)
+        if rate is not None:
+            due = int((time.time() - pace_start(Path(self._setting.sources) / name)) * rate)
+            wanted = max(start, min(wanted, due))
+        return self._feeds[name].upto(wanted)
+
+    def _align(self, start: Offset, ends: Mapping[str, int]) -> Offset:
+        """Cut all sources at one ordering number: the greatest that none of them can still have a tuple of."""
+        numbers = {name: self._ordering(name, start, end) for name, end in ends.items()}
+        open_ends = []
+        for name, feed in self._feeds.items():
+            if feed.log.end is not None and self._setting.finite and ends[name] == feed.log.end:
+                continue
+            # Its next tuple may have the same number as its last, and one without new tuples may have any.
+            known = numbers[name][-1] if len(numbers[name]) else start[FRONTIER]
+            open_ends.append(np.iinfo(np.int64).min if known is None else int(known) - bool(len(numbers[name])))
+        if open_ends:
+            frontier = min(open_ends)
+        elif any(len(n) for n in numbers.values()):
+            frontier = max(int(n[-1]) for n in numbers.values() if len(n))
+        else:
+            return start
+        cut = {name: start[name] + int(np.searchsorted(n, frontier, "right")) for name, n in numbers.items()}
+        if all(cut[name] == start[name] for name in cut):
+            return start
+        return {**cut, FRONTIER: frontier}
+
+    def _ordering(self, name: str, start: Offset, end: int) -> np.ndarray:
+        """Return the ordering numbers of a source's next tuples; it must not fall behind what has been done."""
+        source = self._plan.graph[name]
+        assert isinstance(source, Source) and source.ordering is not None
+        first = start[name]
+        rows = read_rows(self._feeds[name].log.between(first, end), first, end, source, [source.ordering], position=False)
+        numbers = order_numbers(rows.columns[source.ordering])
+        before = start[FRONTIER] if start[FRONTIER] is not None else np.iinfo(np.int64).min
+        bad = np.flatnonzero(np.diff(numbers, prepend=min(before, numbers[0]) if len(numbers) else 0) < 0)
+        late = np.flatnonzero(numbers <= before) if start[FRONTIER] is not None else bad[:0]
+        for row in (*bad[:1], *late[:1]):
+            raise RunError(
+                f"source '{name}' ({source.location}): its ordering column '{source.ordering}' falls at row "
+                f"{first + int(row)}, so tuples of several sources cannot be put in one order. Sort its input, or leave "
+                "out ordering="
+            )
+        return numbers
+
+
+class ChannelInflow:
+    """Channels: an offset is, for each root, the frontier up to which all of its channels are read."""
+
+    def __init__(self, plan: Plan, setting: Setting) -> None:
+        self._plan = plan
+        self._setting = setting
+
+    def initial(self) -> Offset:
+        return dict.fromkeys(self._plan.roots)
+
+    def fix(self) -> None: ...
+
+    def latest(self, start: Offset) -> Offset:
+        end = dict(start)
+        for root in start:
+            found = [
+                reader_of(self._plan, self._setting, stream).next(start[root], self._setting.batch_rows)
+                for stream, channel in self._plan.inlets.items()
+                if channel.root == root
+            ]
+            if all(f is not None for f in found):
+                end[root] = min(f for f in found if f is not None)
+        return end
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        frontiers = {root: (start[root], end[root]) for root in end}
+        return [Piece(task, frontiers=frontiers) for task in range(self._plan.tasks)]
+
+    def commit(self, end: Offset) -> None:
+        for stream, channel in self._plan.inlets.items():
+            if end[channel.root] is not None:
+                reader_of(self._plan, self._setting, stream).acknowledge(end[channel.root])
+
+
+def reader_of(plan: Plan, setting: Setting, stream: str) -> ChannelReader:
+    """Open the channel that a stream comes by."""
+    return ChannelReader(Path(setting.channels) / plan.inlets[stream].name, plan.name)
+
+
+def _read_channel(plan: Plan, setting: Setting, stream: str, piece: Piece) -> Rows:
+    channel = plan.inlets[stream]
+    after, upto = piece.frontiers[channel.root]
+    columns = sorted(plan.needed[stream])
+    tags = [f"${i}" for i in range(channel.tags)]
+    if upto is None or upto == after:
+        schema = pa.schema([*(channel.schema.field(c) for c in columns), *((t, pa.int64()) for t in tags)])
+        tuples, punctuations = schema.empty_table(), pa.schema([(t, pa.int64()) for t in tags]).empty_table()
+    else:
+        span = plan.span(piece.task) if plan.keyed and channel.key else None
+        tuples, punctuations = reader_of(plan, setting, stream).read(after, upto, columns, span)
+    if not plan.keyed:
+        rows, task, tasks = tuples.num_rows, piece.task, plan.tasks
+        first = rows * task // tasks
+        tuples = tuples.slice(first, rows * (task + 1) // tasks - first)
+    return Rows(
+        {c: _one(tuples.column(c)) for c in columns},
+        np.arange(tuples.num_rows),
+        tuple(tuples.column(t).to_numpy() for t in tags),
+        tuple(punctuations.column(t).to_numpy() for t in tags) if punctuations.num_rows else (),
+    )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else (
+        pa.array([], column.type)
+    )
+
+
+def pace_start(folder: Path) -> float:
+    """Return when a paced replay began: now, if it begins now. A restart goes on as if it had never stopped."""
+    path = folder / "pace.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"format": "riprap-pace/1", "start": time.time()}))
+    began: float = json.loads(path.read_text())["start"]
+    return began

@@ -1,0 +1,78 @@
+"""What leaves a processing element by channel, once a batch is on record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from riprap.channels import ChannelWriter
+from riprap.compiler import Channel
+from riprap.graph.operators import Outlet
+from riprap.runtime.sinks import in_order
+from riprap.state.ledger import Record
+from riprap.state.pages import PageStore
+
+
+class Outflow:
+    """Appends the batches of a stream to its channels; a batch that is there already changes nothing."""
+
+    def __init__(self, outlet: Outlet, channels: Sequence[Channel], folder: Path, results: PageStore) -> None:
+        self._outlet = outlet
+        self._channels = tuple(channels)
+        self._results = results
+        self._writers = [
+            ChannelWriter(
+                folder / channel.name,
+                stream=channel.stream,
+                schema=channel.schema,
+                tags=channel.tags,
+                key=channel.key,
+                buckets=channel.buckets,
+                readers=channel.readers,
+            )
+            for channel in channels
+        ]
+
+    @property
+    def published(self) -> int:
+        """The newest batch whose pages are not needed any more, -1 at first."""
+        return min(writer.batch for writer in self._writers)
+
+    def publish(self, record: Record) -> None:
+        """Append a batch that is on record, and let go of what every reader has had."""
+        outputs = record.outputs.get(self._outlet.name, ())
+        tuples = self._read([o.page for o in outputs], self._outlet.schema)
+        punctuations = self._read([o.punctuations for o in outputs if o.punctuations is not None], pa.schema([]))
+        assert record.frontier is not None
+        for channel, writer in zip(self._channels, self._writers, strict=True):
+            tags = [f"${i}" for i in range(channel.tags)]
+            writer.append(
+                record.batch,
+                _one_batch(tuples.select([*channel.schema.names, *tags])),
+                _one_batch(punctuations.select(tags)) if punctuations.num_rows else None,
+                frontier=record.frontier,
+                sources={name: [start, end] for name, (start, end) in record.sources.items()},
+            )
+            writer.trim()
+
+    def finish(self) -> None:
+        """Let readers know that nothing more comes."""
+        for writer in self._writers:
+            writer.finish()
+
+    def _read(self, pages: Sequence[str], schema: pa.Schema) -> pa.Table:
+        found = [self._results.read(page) for page in pages]
+        if not found:
+            tags = [(f"${i}", pa.int64()) for i in range(self._channels[0].tags)]
+            return pa.schema([*schema, *tags]).empty_table()
+        table = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in found])
+        return in_order(table) if len(found) > 1 else table
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    whole = table.combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+

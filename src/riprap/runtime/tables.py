@@ -1,0 +1,211 @@
+"""The tables of lookups: which version of each counts for which batch.
+
+A table is read when the run starts and again when its files change, always before a batch is computed. What was read is
+a snapshot that never changes, sorted as lookups want it. A batch names its snapshots in a file of its own, so a batch
+that is repeated sees the same versions.
+
+<tables>/
+    <lookup>-<k>.arrow          the k-th version of a table
+    <batch>.json                {"format": "riprap-tables/1", "tables": {"prices": {"snapshot": "prices-2.arrow",
+                                 "version": [["/data/prices.parquet", 18211, 1731667200000000000, 4711]]}}}
+
+``version`` is what the table was read from: path, size, time of change (ns) and inode of every file, or for a table in
+memory a hash of its contents. Files are written under a temporary name, which starts with a dot, and renamed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from riprap.errors import FormatError, RunError
+from riprap.graph.connectors import Rows
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Lookup
+from riprap.operators.lookup import index_table
+from riprap.runtime.segments import _parse, record_batches
+
+FORMAT = "riprap-tables/1"
+
+Version = list[list[Any]]
+
+
+class Tables:
+    """The tables of a graph's lookups, as the driver keeps them. ``warn`` is told of files that cannot be read."""
+
+    def __init__(self, folder: Path, graph: Graph, warn: Callable[[str], None] = lambda text: None) -> None:
+        self._folder = folder
+        self._warn = warn
+        self._lookups = {lookup.name: lookup for lookup in graph.of_kind(Lookup)}
+        self._warned: dict[str, str] = {}
+        self._known: dict[str, dict[str, Any]] = {}
+        if not self._lookups:
+            return
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for half in folder.glob(".*"):
+            half.unlink()
+        batches = _batches(folder)
+        if batches:
+            tables = _named(folder, batches[-1])
+            self._known = {name: known for name, known in tables.items() if name in self._lookups}
+
+    def settle(self, batch: int) -> None:
+        """Say which version of every table counts for a batch, unless that was said before."""
+        if not self._lookups or _path(self._folder, batch).exists():
+            return
+        for lookup in self._lookups.values():
+            self._refresh(lookup)
+        _write(_path(self._folder, batch), json.dumps({"format": FORMAT, "tables": self._known}).encode())
+
+    def forget(self, before: int) -> None:
+        """Remove what only batches before one needed."""
+        if not self._lookups:
+            return
+        batches = _batches(self._folder)
+        # The newest stays in any case: it says what the tables were read from.
+        for batch in batches[:-1]:
+            if batch < before:
+                _path(self._folder, batch).unlink()
+        left = [_named(self._folder, batch) for batch in _batches(self._folder)]
+        wanted = {known["snapshot"] for tables in (*left, self._known) for known in tables.values()}
+        for path in self._folder.glob("*.arrow"):
+            if path.name not in wanted:
+                path.unlink()
+
+    def _refresh(self, lookup: Lookup) -> None:
+        known = self._known.get(lookup.name)
+        try:
+            version = _version(lookup)
+            if known is not None and known["version"] == version:
+                return
+            table = _read(lookup)
+            if _version(lookup) != version:
+                raise RunError(f"{lookup.table} changed while it was read")
+            indexed = index_table(lookup, table)
+        except (RunError, OSError, pa.ArrowException) as error:
+            self._keep_old(lookup, error)
+            return
+        number = 1 + max((n for n, _ in _snapshots(self._folder, lookup.name)), default=0)
+        snapshot = f"{lookup.name}-{number}.arrow"
+        _write(self._folder / snapshot, _as_file(indexed))
+        self._known[lookup.name] = {"snapshot": snapshot, "version": version}
+        self._warned.pop(lookup.name, None)
+
+    def _keep_old(self, lookup: Lookup, error: Exception) -> None:
+        problem = str(error) if str(lookup) in str(error) else f"{lookup}: its table cannot be read: {error}"
+        if lookup.name not in self._known:
+            raise RunError(
+                f"{problem}. Put it there whole before the run starts: write it under a name that begins with '.', "
+                "and rename it"
+            ) from error
+        if self._warned.get(lookup.name) != problem:
+            self._warned[lookup.name] = problem
+            self._warn(f"{problem}. The last version that could be read goes on counting")
+
+
+def load_tables(folder: Path, batch: int) -> dict[str, pa.Table]:
+    """Return the tables that count for a batch, by lookup; none where the application has no lookups."""
+    if not folder.exists():
+        return {}
+    tables = {}
+    for name, known in _named(folder, batch).items():
+        path = folder / known["snapshot"]
+        try:
+            status = path.stat()
+            tables[name] = _open(str(path), status.st_ino, status.st_mtime_ns)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise RunError(f"the table of '{name}' for batch {batch} cannot be read: {error}") from error
+    return tables
+
+
+@functools.lru_cache(maxsize=16)
+def _open(path: str, inode: int, changed: int) -> pa.Table:
+    """Map a snapshot; a worker does so once, and tells it from another of the same name."""
+    with pa.memory_map(path) as mapped:
+        reader = pa.ipc.open_file(mapped)
+        return pa.Table.from_batches(list(record_batches(reader)), reader.schema)
+
+
+def _version(lookup: Lookup) -> Version:
+    """Say what a table would be read from now."""
+    if isinstance(lookup.table, Rows):
+        return [["memory", hashlib.sha256(_as_file(lookup.table.table)).hexdigest()]]
+    found = [(file, os.stat(file)) for file in lookup.table.listing()]
+    if not found:
+        raise RunError(f"no file matches {', '.join(lookup.table.patterns)}")
+    return [[file, status.st_size, status.st_mtime_ns, status.st_ino] for file, status in found]
+
+
+def _read(lookup: Lookup) -> pa.Table:
+    """Read a whole table in the schema it was announced with."""
+    wanted = lookup.table_schema
+    if isinstance(lookup.table, Rows):
+        return lookup.table.table.cast(wanted)
+    tables: list[pa.Table] = []
+    for file in lookup.table.listing():
+        if lookup.table.format == "parquet":
+            tables.append(_read_parquet(file, wanted))
+        else:
+            tables += (table.cast(wanted) for table in _parse(lookup.table, file))
+    return pa.concat_tables(tables) if tables else wanted.empty_table()
+
+
+def _read_parquet(file: str, wanted: pa.Schema) -> pa.Table:
+    try:
+        with pq.ParquetFile(file) as parquet:
+            lacking = [name for name in wanted.names if name not in parquet.schema_arrow.names]
+            if lacking:
+                raise RunError(f"{file} has no column '{lacking[0]}'")
+            return parquet.read(wanted.names).select(wanted.names).cast(wanted)
+    except pa.ArrowException as error:
+        raise RunError(f"{file}: {error}") from error
+
+
+def _as_file(table: pa.Table) -> bytes:
+    """Write a table as an Arrow file of one batch, so that its columns are each in one piece when mapped."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    whole: bytes = sink.getvalue().to_pybytes()
+    return whole
+
+
+def _write(path: Path, contents: bytes) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(contents)
+    temporary.rename(path)
+
+
+def _path(folder: Path, batch: int) -> Path:
+    return folder / f"{batch}.json"
+
+
+def _batches(folder: Path) -> list[int]:
+    return sorted(int(path.stem) for path in folder.glob("*.json"))
+
+
+def _snapshots(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
+    for path in folder.glob("*.arrow"):
+        lookup, _, number = path.stem.rpartition("-")
+        if lookup == name:
+            yield int(number), path
+
+
+def _named(folder: Path, batch: int) -> dict[str, dict[str, Any]]:
+    path = _path(folder, batch)
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RunError(f"{path} does not exist: nobody said which tables count for batch {batch}") from None
+    if data.get("format") != FORMAT:
+        raise FormatError(f"{path} is not of format {FORMAT}, the one this version reads")
+    tables: dict[str, dict[str, Any]] = data["tables"]
+    return tables
