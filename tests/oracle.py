@@ -72,9 +72,10 @@ def join_oracle(
     clocked: bool = False,
     key_order: Callable[[tuple[Any, ...]], Any] = hash,
 ) -> list[Row]:
-    """Let each (port, tuple) enter its own window, then meet the other port's window of its key; (None, time) is a tick.
+    """Let each (port, tuple) enter its own window, then meet the other port's window of its key.
 
-    A window is ``{"tuples": 3}``, or ``{"time": 5}`` with ``"on"``, the column of times, unless the windows are clocked.
+    (None, time) is a tick. A window is ``{"tuples": 3}``, or ``{"time": 5}`` with ``"on"``, the column of times, unless
+    the windows are clocked.
     """
     counted = ({0}, {0, 1}, set())[("left", "full", "inner").index(outer)]
     held: defaultdict[Any, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
@@ -89,14 +90,14 @@ def join_oracle(
     def expire(key: Any, now: int | None) -> None:
         for port, window in enumerate(windows):
             span, entries = window.get("time"), held[key][port]
-            while span and now is not None and entries and not (
-                entries[0]["time"] is not None and entries[0]["time"] > now - span
-            ):
+            if not span or now is None:
+                continue
+            while entries and (entries[0]["time"] is None or entries[0]["time"] <= now - span):
                 leave(port, entries.pop(0))
 
     for port, it in events:
         if port is None:
-            clock = it if clock is None else max(clock, it)
+            clock = max((time for time in (clock, it) if time is not None), default=None)
             for key in sorted(held, key=key_order):
                 expire(key, clock)
             continue
@@ -294,23 +295,28 @@ def hold_oracle(
     delay: int | None = None,
     gap: int | None = None,
     on: str | None = None,
-) -> list[Row]:
-    """Let tuples go when they are due: each after a delay, or no two of a key closer than a gap."""
+) -> list[Event]:
+    """Let tuples go when they are due: each after a delay, or no two of a key closer than a gap.
+
+    Ticks pass, after what they let go.
+    """
     waiting: defaultdict[Any, deque[tuple[float, Row]]] = defaultdict(deque)
+    # Before any time is known it is as long ago as can be.
     newest: defaultdict[Any, float] = defaultdict(lambda: -math.inf)
     last_due: defaultdict[Any, float] = defaultdict(lambda: -math.inf)
     clock = -math.inf
-    outputs: list[Row] = []
+    outputs: list[Event] = []
 
     def release(group: Any, now: float) -> None:
         while waiting[group] and now > -math.inf and waiting[group][0][0] <= now:
-            outputs.append(waiting[group].popleft()[1])
+            outputs.append(("tuple", waiting[group].popleft()[1]))
 
     for kind, what in events:
         if kind == "tick":
             clock = max(clock, what)
             for group in sorted(waiting, key=key_order):
                 release(group, clock)
+            outputs.append((kind, what))
         if kind != "tuple":
             continue
         group = group_of(what[by]) if by else None
@@ -356,7 +362,9 @@ def split_oracle(
     return routed
 
 
-def punctor_oracle(elements: Iterable[Row | None], *, where: Callable[[Row], bool | None], place: str) -> list[Row | None]:
+def punctor_oracle(
+    elements: Iterable[Row | None], *, where: Callable[[Row], bool | None], place: str
+) -> list[Row | None]:
     """Put a punctuation (None) next to each tuple that meets a condition, among the ones there are.
 
     >>> punctor_oracle([{"v": 1}, None, {"v": 2}], where=lambda row: row["v"] > 1, place="before")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -76,16 +75,18 @@ def test_a_writer_killed_again_and_again(tmp_path: Path) -> None:
         before = fast.reader.frontier
         program = [sys.executable, "-c", PROGRAM, str(folder)]
         with subprocess.Popen(program, cwd=Path(__file__).parents[2]) as writer:
-            # Once it appends, within a few appends' time; the first time perhaps before anything is whole.
-            patience = time.monotonic() + 30
-            while kill and fast.reader.frontier == before:
-                assert writer.poll() is None
-                assert time.monotonic() < patience, "the writer writes nothing"
-                time.sleep(0.001)
-            deadline = time.monotonic() + chance.uniform(0, 0.1)
-            while time.monotonic() < deadline:
-                fast.step(3 * ROWS)
-            writer.send_signal(signal.SIGKILL)
+            try:
+                # Once it appends, within a few appends' time; the first time perhaps before anything is whole.
+                patience = time.monotonic() + 30
+                while kill and fast.reader.frontier == before:
+                    assert writer.poll() is None
+                    assert time.monotonic() < patience, "the writer writes nothing"
+                    time.sleep(0.001)
+                deadline = time.monotonic() + chance.uniform(0, 0.1)
+                while time.monotonic() < deadline:
+                    fast.step(3 * ROWS)
+            finally:
+                writer.kill()
         slow.step(ROWS)
 
     last = open_log(folder)

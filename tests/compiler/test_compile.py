@@ -6,92 +6,45 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.compiler.sketch import ONE, Sketch
 
 import riprap as rr
-from riprap.compiler import Plan, compile_graph, explain
+from riprap.compiler import Layout, Plan, compile_graph, describe_state, explain
 from riprap.compiler.passes import (
     check_ordering,
     choose_path,
-    find_key,
+    is_aligned,
     prune_columns,
     refuse_policies,
-    trace_columns,
+    source_tags,
 )
 from riprap.graph.connectors import FromSpark, Memory, Rows
 from riprap.graph.operators import Sink, Source
 from riprap.operators.arrival import Entry
 
-ONE = rr.sliding(tuples=1)
-FEED = "k string, j string, v int, at bigint"
 
-
-class Sketch:
-    """An application in the making, with its streams at hand."""
-
-    def __init__(self) -> None:
-        self.app = rr.Application("sketch")
-
-    def source(self, name: str = "feed", schema: str = FEED, **options: Any) -> rr.Stream:
-        return self.app.source(name, rr.rows([], schema), **options)
-
-    def count(self, name: str, stream: rr.Stream, by: Any = "k") -> rr.Stream:
-        return self.app.aggregate(name, stream, by=by, window=rr.sliding(tuples=3), select="count(*) as n")
-
-    def join(
-        self, name: str, left: rr.Stream, right: rr.Stream, by: Any = "k", select: str | None = None
-    ) -> rr.Stream:
-        key = by if isinstance(by, str) else by[0]
-        return self.app.join(name, left, right, by=by, windows=(ONE, ONE), select=select or key)
-
-    def done(self, *streams: rr.Stream) -> rr.Graph:
-        for number, stream in enumerate(streams):
-            self.app.sink(f"out{number}", stream, rr.memory())
-        return self.app.graph()
-
-
-def test_a_key_is_followed_through_renames_to_the_source() -> None:
-    s = Sketch()
-    renamed = s.app.functor("renamed", s.source(), select="k as x, v")
-    again = s.app.functor("again", renamed, where="v > 0", select="v, x as y")
-    graph = s.done(s.count("counts", again, by="y"))
-
-    assert find_key(graph) == (Entry(name="feed", key=("k",)),)
-
-
-def test_a_key_of_several_columns_keeps_its_order() -> None:
-    s = Sketch()
-    swapped = s.app.functor("swapped", s.source(), select="j as k, k as j, v")
-    graph = s.done(s.count("counts", swapped, by=("k", "j")))
-
-    assert find_key(graph) == (Entry(name="feed", key=("j", "k")),)
-
-
-def test_a_key_goes_on_behind_aggregates_and_joins() -> None:
-    s = Sketch()
-    left, right = s.source("a"), s.source("b", "id string, k string, v int")
-    counts = s.count("counts", left)
-    joined = s.join("joined", counts, s.app.functor("r", right, select="id as k, v"), select="k as key, n")
-    graph = s.done(s.count("more", joined, by="key"))
-
-    assert find_key(graph) == (Entry(name="a", key=("k",)), Entry(name="b", key=("id",)))
-    assert trace_columns(graph)["joined"] == {"key": {"a": "k", "b": "id"}, "n": {}}
+def only(layout: Layout) -> Plan:
+    """Return the plan of an application of one processing element."""
+    (plan,) = layout.plans
+    assert layout.channels == ()
+    return plan
 
 
 def test_without_state_there_is_no_key() -> None:
     s = Sketch()
 
-    plan = compile_graph(s.done(s.app.functor("f", s.source(), where="v > 0")), buckets=8, tasks=2)
+    plan = only(compile_graph(s.done(s.app.functor("f", s.source(), where="v > 0")), buckets=8, tasks=2))
 
-    assert plan.entries == (Entry(name="feed", key=()),)
+    assert plan.entries == (Entry(name="feed", key=None, number=0),)
     assert (plan.keyed, plan.tasks) == (False, 2)
 
 
 def test_a_window_without_a_key_is_one_bucket() -> None:
     s = Sketch()
 
-    plan = compile_graph(s.done(s.count("all", s.source(), by=())), buckets=8, tasks=4)
+    plan = only(compile_graph(s.done(s.count("all", s.source(), by=())), buckets=8, tasks=4))
 
     assert (plan.keyed, plan.buckets, plan.tasks, plan.span(0)) == (True, 1, 1, (0, 1))
 
@@ -99,15 +52,16 @@ def test_a_window_without_a_key_is_one_bucket() -> None:
 def test_there_are_never_more_tasks_than_buckets() -> None:
     s = Sketch()
 
-    plan = compile_graph(s.done(s.count("counts", s.source())), buckets=2, tasks=5)
+    plan = only(compile_graph(s.done(s.count("counts", s.source())), buckets=2, tasks=5))
 
     assert (plan.buckets, plan.tasks) == (2, 2)
 
 
+@settings(deadline=None)
 @given(tasks=st.integers(1, 64), more=st.integers(0, 200))
 def test_spans_cover_every_bucket_once(tasks: int, more: int) -> None:
     s = Sketch()
-    whole = compile_graph(s.done(s.source()), buckets=1, tasks=1)
+    whole = only(compile_graph(s.done(s.source()), buckets=1, tasks=1))
     plan = Plan(
         name="p", graph=whole.graph, entries=whole.entries, needed=whole.needed, path="direct",
         buckets=tasks + more, tasks=tasks,
@@ -140,74 +94,6 @@ def test_policies_are_refused_and_never_dropped() -> None:
         refuse_policies(graph)
 
 
-def test_two_keys_are_refused_and_both_are_named() -> None:
-    s = Sketch()
-    source = s.source()
-    graph = s.done(s.count("by_k", source), s.count("by_j", source, by="j"))
-
-    assert refused(graph) == (
-        f"operator 'by_j' ({graph['by_j'].location}) has key ('j',) of source 'feed', and operator 'by_k' "
-        f"({graph['by_k'].location}) has ('k',). One application has one key in this version: split it in two, "
-        "joined by files"
-    )
-
-
-def test_a_key_and_no_key_are_two_keys() -> None:
-    s = Sketch()
-    source = s.source()
-
-    assert "operator 'all' " in refused(s.done(s.count("by_k", source), s.count("all", source, by=())))
-
-
-@pytest.mark.parametrize("select", ["upper(k) as k", "concat(k, j) as k", "'a' as k"])
-def test_a_computed_key_is_refused(select: str) -> None:
-    s = Sketch()
-    graph = s.done(s.count("counts", s.app.functor("f", s.source(), select=select)))
-
-    assert refused(graph) == (
-        f"operator 'counts' ({graph['counts'].location}): its key 'k' is computed, not a source column. In this "
-        "version a key must come unchanged (or renamed) from the source: compute it there"
-    )
-
-
-def test_a_key_that_an_aggregate_computed_is_refused() -> None:
-    s = Sketch()
-    last = s.app.aggregate("last", s.source(), by="k", window=ONE, select="last(j) as j")
-
-    assert "its key 'j' is computed" in refused(s.done(s.count("counts", last, by="j")))
-
-
-def test_two_columns_of_one_source_joined_with_each_other_are_refused() -> None:
-    s = Sketch()
-    source = s.source()
-    other = s.app.functor("other", source, select="j as k")
-    graph = s.done(s.join("joined", s.app.functor("same", source, select="k"), other))
-
-    assert refused(graph) == (
-        f"operator 'joined' ({graph['joined'].location}): its key is ('k',) and ('j',) of source 'feed'. "
-        "In this version both ports must have the same source columns as key"
-    )
-
-
-def test_a_source_outside_the_keyed_part_is_refused() -> None:
-    s = Sketch()
-    graph = s.done(s.count("counts", s.source()), s.source("aside", "a int"))
-
-    assert refused(graph).startswith(
-        f"operator 'aside' ({graph['aside'].location}): none of its columns is the key of a stateful operator"
-    )
-
-
-def test_keys_of_different_types_or_lengths_are_refused() -> None:
-    s = Sketch()
-    types = s.done(s.count("a", s.source("one")), s.count("b", s.source("two", "k int")))
-    s = Sketch()
-    lengths = s.done(s.count("a", s.source("one")), s.count("b", s.source("two"), by=("k", "j")))
-
-    assert "its key has types" in refused(types, rr.GraphError)
-    assert "keys of different lengths" in refused(lengths)
-
-
 @pytest.mark.parametrize("option", ["buckets", "tasks"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
 def test_buckets_and_tasks_are_whole_numbers(option: str, value: Any) -> None:
@@ -236,7 +122,6 @@ def test_only_columns_that_someone_reads_are_needed() -> None:
         "wide": {"k", "v", "at"},
         "sums": {"total"},
         "last": {"total"},
-        "out0": {"total"},
     }
 
 
@@ -248,17 +133,22 @@ def test_a_join_needs_what_it_selects_and_tests() -> None:
     )
     graph = s.done(joined)
 
-    assert prune_columns(graph)["a"] == {"at", "v"}
-    assert prune_columns(graph)["b"] == {"at", "j"}
-    # The key is read from the sources all the same.
-    assert compile_graph(graph, buckets=1, tasks=1).needed["a"] == {"at", "v", "k"}
+    assert prune_columns(graph)["a"] == {"k", "at", "v"}
+    assert prune_columns(graph)["b"] == {"k", "at", "j"}
 
 
 def test_sources_always_read_key_position_and_ordering() -> None:
     s = Sketch()
-    graph = s.done(s.count("counts", s.source(position="v", ordering="at")))
+    counts = s.count("counts", s.source("one", position="v", ordering="at"))
+    alone = s.done(counts)
+    s = Sketch()
+    counts = s.count("counts", s.source("one", position="v", ordering="at"))
+    both = s.done(counts, s.count("others", s.source("two", ordering="v_at", schema="k string, v_at bigint, w int")))
 
-    assert compile_graph(graph, buckets=1, tasks=1).needed["feed"] == {"k", "v", "at"}
+    # One source alone is in order as it is.
+    assert only(compile_graph(alone, buckets=1, tasks=1)).needed["one"] == {"k", "v"}
+    needed = only(compile_graph(both, buckets=1, tasks=1)).needed
+    assert (needed["one"], needed["two"]) == ({"k", "v", "at"}, {"k", "v_at"})
 
 
 def test_either_all_sources_have_an_ordering_or_none() -> None:
@@ -284,7 +174,7 @@ def test_a_spark_source_needs_the_exchange() -> None:
     graph = s.done(s.source(), s.app.source("spark", rr.from_spark(lambda spark: spark, schema="a int")))
 
     assert choose_path(graph) == "exchange"
-    assert compile_graph(graph, buckets=1, tasks=1).path == "exchange"
+    assert only(compile_graph(graph, buckets=1, tasks=1)).path == "exchange"
     with pytest.raises(
         rr.NotYetError, match="'sketch' reads a Spark DataFrame, which cannot be fed directly"
     ):
@@ -292,8 +182,10 @@ def test_a_spark_source_needs_the_exchange() -> None:
 
 
 def test_recorded_sources_are_fed_directly_unless_told_otherwise() -> None:
-    assert compile_graph(_plain(), buckets=1, tasks=1).path == "direct"
-    assert compile_graph(_plain(), buckets=1, tasks=1, path="exchange").path == "exchange"
+    assert only(compile_graph(_plain(), buckets=1, tasks=1)).path == "direct"
+    assert only(compile_graph(_plain(), buckets=1, tasks=1, path="exchange")).path == "exchange"
+    with pytest.raises(rr.GraphError, match="path= is 'direct' or 'exchange', got 'pigeon'"):
+        compile_graph(_plain(), buckets=1, tasks=1, path="pigeon")  # type: ignore[arg-type]
 
 
 def test_a_plan_leaves_behind_what_only_the_driver_uses() -> None:
@@ -304,7 +196,7 @@ def test_a_plan_leaves_behind_what_only_the_driver_uses() -> None:
     app.sink("one", source, rr.callback(lambda batch, table: cannot_travel.close()))
     app.sink("two", spark, rr.memory())
 
-    plan = compile_graph(app.graph(), buckets=1, tasks=1)
+    plan = only(compile_graph(app.graph(), buckets=1, tasks=1))
     cannot_travel.close()
 
     assert len(pickle.dumps(plan)) < 10_000
@@ -320,7 +212,7 @@ def test_explain_says_what_every_pass_decided() -> None:
     wide = s.app.functor("wide", s.source(), select="k, v, j")
     graph = s.done(s.app.aggregate("sums", wide, by="k", window=ONE, select="sum(v) as total"))
 
-    told = list(explain(graph, compile_graph(graph, buckets=8, tasks=2)))
+    told = list(explain(compile_graph(graph, buckets=8, tasks=2)))
 
     assert told == [
         ("fuse", "one processing element 'sketch' of 4 operators"),
@@ -337,11 +229,54 @@ def test_explain_speaks_of_graphs_without_keys_too() -> None:
     everything = s.done(s.count("all", s.source(), by=()))
 
     def key(graph: rr.Graph, **options: Any) -> str:
-        return dict(explain(graph, compile_graph(graph, buckets=8, tasks=2, **options)))["key"]
+        return dict(explain(compile_graph(graph, buckets=8, tasks=2, **options)))["key"]
 
     assert key(everything) == "none: one bucket; 1 buckets in 1 tasks"
     assert key(_plain()) == "no operator keeps state; 2 tasks take rows as they come"
-    exchanged = dict(explain(_plain(), compile_graph(_plain(), buckets=8, tasks=2, path="exchange")))
+    exchanged = dict(explain(compile_graph(_plain(), buckets=8, tasks=2, path="exchange")))
     assert (
         exchanged["feed"] == "exchange: rows are packed, shuffled by bucket, then computed; two Spark stages"
     )
+
+
+def two_sources(**orderings: str | None) -> rr.Graph:
+    s = Sketch()
+    return s.done(*(s.source(name, ordering=ordering) for name, ordering in orderings.items()))
+
+
+def test_tags_begin_with_the_ordering_where_batches_keep_to_it() -> None:
+    ordered, unordered = two_sources(a="at", b="at"), two_sources(a=None, b=None)
+    one = two_sources(a="at")
+    s = Sketch()
+    spark = s.app.source("spark", rr.from_spark(lambda spark: spark, schema="at bigint"), ordering="at")
+    mixed = s.done(spark, s.source(ordering="at"))
+
+    assert [is_aligned(g) for g in (ordered, unordered, one, mixed)] == [True, False, False, False]
+    # Ordering, source, position; batch, source, position; and all four where batches are cut anywhere.
+    assert [source_tags(g) for g in (ordered, unordered, one, mixed)] == [3, 3, 3, 4]
+    plan = only(compile_graph(mixed, buckets=1, tasks=1))
+    assert (plan.origin, plan.aligned) == (2, False)
+    assert [(e.number, e.ordering) for e in plan.entries] == [(0, "at"), (1, "at")]
+
+
+def test_state_is_described_by_all_that_it_depends_on() -> None:
+    def described(window: Any, select: str = "sum(v) as n", by: Any = "k", emit: Any = None) -> str:
+        s = Sketch()
+        counts = s.app.aggregate("agg", s.source(), by=by, window=window, emit=emit, select=select)
+        return describe_state(s.done(counts))["agg"]
+
+    described_ = [
+        described(rr.sliding(tuples=3)),
+        described(rr.sliding(tuples=4)),
+        described(rr.tumbling(tuples=3)),
+        described(rr.sliding(delta=3, on="v")),
+        described(rr.sliding(delta=3, on="at")),
+        described(rr.sliding(tuples=3), "sum(at) as n"),
+        described(rr.sliding(tuples=3), by="j"),
+        described(rr.sliding(tuples=3), emit=rr.every(tuples=2)),
+    ]
+
+    assert described_[0] == "sliding(3 tuples) by k, every 1 tuples: v int32"
+    assert len(set(described_)) == len(described_)
+    # What is made of the state is none of its business.
+    assert described(rr.sliding(tuples=3), "avg(v) as mean") == described_[0]

@@ -24,7 +24,7 @@ from riprap.expressions import (
     parse_select,
     parse_variables,
 )
-from riprap.expressions.compiled import _compiled
+from riprap.expressions.jit import compiled as compiled_sources
 from riprap.expressions.logic import case
 from riprap.expressions.loops import write_program
 from riprap.expressions.parsing import column
@@ -269,6 +269,22 @@ def test_what_may_fail_beside_a_variable_fails_only_where_it_is_needed() -> None
         after(never, n=pa.array([1, 1, 1, 1]))
 
 
+def test_what_depends_on_variables_is_lazy_too() -> None:
+    made = variables(
+        {"v": "0", "a": "false", "b": "false", "c": "0", "d": "0"},
+        "n as v, v <> 0 and 10 div v > 1 as a, v = 0 or 10 div v > 1 as b, coalesce(nullif(v, 0), 1 div (v + 1)) as c, "
+        "case when v = 0 then 7 when 10 div v > 1 then 8 else 100 div (v - 1) end as d",
+        {"n": pa.int64()},
+    )
+    assert after(made, n=pa.array([0, 1, None, 8, 0])) == {
+        "v": [0, 1, None, 8, 0],
+        "a": [False, False, True, None, False],
+        "b": [True, True, True, None, False],
+        "c": [1, 1, 1, None, 8],
+        "d": [7, 7, 8, None, 14],
+    }
+
+
 def test_strings_in_any_layout() -> None:
     made = variables(
         {"v": "''", "n": "0", "low": "'zz'"},
@@ -321,6 +337,6 @@ def test_the_source_has_nothing_of_the_text() -> None:
 def test_equal_sources_are_compiled_once() -> None:
     first, second = (variables({"v": "17"}, "v * 3 as v", {"n": pa.int64()}) for _ in range(2))
     after(first, n=pa.array([1]))
-    known = _compiled.cache_info().misses
+    known = compiled_sources.cache_info().misses
     assert after(second, n=pa.array([1, 1])) == after(first, n=pa.array([1, 1])) == {"v": [51, 153]}
-    assert _compiled.cache_info().misses == known
+    assert compiled_sources.cache_info().misses == known

@@ -70,7 +70,9 @@ def run(
 
 def test_all_variables_change_at_once_and_per_key() -> None:
     made = parse({"a": "1", "b": "2", "kept": "'x'"}, "b as a, a as b")
-    after, last = run(made, [{"ok": True}] * 3, [0, 1, 0])
+    before = made.initial(2)
+    after, last = run(made, [{"ok": True}] * 3, [0, 1, 0], before)
+    assert before == made.initial(2)
     assert after == {"a": [2, 2, 1], "b": [1, 1, 2], "kept": ["x"] * 3}
     assert last == {"a": [1, 2], "b": [2, 1], "kept": ["x", "x"]}
 

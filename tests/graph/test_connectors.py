@@ -1,14 +1,17 @@
-"""Which files a source reads, and in which order."""
+"""Which files a source reads, in which order, and what connectors refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import riprap as rr
+from riprap.expressions import parse_schema
 
 
 @pytest.fixture
@@ -85,3 +88,115 @@ def test_parquet_files_bring_their_schema(tmp_path: Path) -> None:
 
     assert rr.files(tmp_path).schema.equals(pa.schema({"a": pa.int64(), "s": pa.string()}))
     assert str(rr.files(tmp_path, rate=1500)) == f"parquet files {tmp_path} at 1,500 tuples/s"
+
+
+def message(make: Callable[[], object]) -> str:
+    with pytest.raises(rr.GraphError) as caught:
+        make()
+    return str(caught.value)
+
+
+def test_files_say_what_they_lack(tmp_path: Path) -> None:
+    missing = tmp_path / "*.parquet"
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+
+    assert (
+        message(lambda: rr.files("a.csv")) == "csv files need schema=, such as 'ticker string, price double'"
+    )
+    assert (
+        message(lambda: rr.files("a.jsonl.gz"))
+        == "json files need schema=, such as 'ticker string, price double'"
+    )
+    assert message(lambda: rr.files(tmp_path / "x" / "*.parquet")) == (
+        f"no Parquet file matches {tmp_path}/x/*.parquet: check the path, or give schema="
+    )
+    assert message(lambda: rr.files(missing)).startswith(
+        f"cannot read the schema of {tmp_path}/broken.parquet: "
+    )
+    assert message(lambda: rr.files("feed")) == (
+        "cannot tell the format of feed: say format='parquet', 'csv' or 'json'"
+    )
+    assert message(lambda: rr.files("feed", format="xml")) == (  # type: ignore[arg-type]
+        "files(format=...) is 'parquet', 'csv' or 'json', got 'xml'"
+    )
+    assert message(lambda: rr.files([])) == "files(...) needs at least one path"
+
+
+@pytest.mark.parametrize("rate", [0, -1, "fast", True])
+def test_a_rate_is_a_positive_number(rate: Any) -> None:
+    said = f"rate= takes a positive number of tuples a second, got {rate!r}"
+
+    assert message(lambda: rr.files("a.csv", schema="a int", rate=rate)) == said
+    assert message(lambda: rr.rows([], "a int", rate=rate)) == said
+
+
+def test_rows_say_what_they_lack() -> None:
+    assert message(lambda: rr.rows([{"a": 1}])) == (
+        "rows(...) of dictionaries needs schema=, such as 'word string, n bigint'"
+    )
+    assert message(lambda: rr.rows([{"a": "x"}], "a int")).startswith(
+        "rows(...) do not fit the schema a int: "
+    )
+
+
+@pytest.mark.parametrize("make", [rr.parquet, rr.csv, rr.json])
+def test_file_sinks_say_what_they_take(make: Any) -> None:
+    name = make.__name__
+
+    assert (
+        message(lambda: make("out", roll_rows=0))
+        == f"{name}(roll_rows=...) takes a whole number of at least 1, got 0"
+    )
+    assert message(lambda: make("out", roll="soon")) == (
+        f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'"
+    )
+    assert make("out", roll=0).roll_seconds == 0
+
+
+def test_functions_are_functions() -> None:
+    assert message(lambda: rr.callback(3)) == "callback(...) takes a function of (batch, table), got 3"  # type: ignore[arg-type]
+    assert message(lambda: rr.to_spark(3)) == "to_spark(...) takes a function of (dataframe, batch), got 3"  # type: ignore[arg-type]
+    assert message(lambda: rr.from_spark(3, schema="a int")) == (  # type: ignore[arg-type]
+        "from_spark(...) takes a function of the Spark session, got 3"
+    )
+
+
+SCHEMAS: list[Callable[[str], object]] = [
+    lambda text: rr.rows([], text),
+    lambda text: rr.files("a.csv", schema=text),
+    lambda text: rr.from_spark(str, schema=text),
+]
+
+
+@pytest.mark.parametrize("make", SCHEMAS)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a", "not a schema"),
+        ("a nonsense", "not a schema|type nonsense is not supported"),
+        ("a int, a int", "column 'a' is there twice"),
+        ("a map<string,int>", "type map<string, int> is not supported"),
+        ("a array<array<int>>", "type array<array<int>> is not supported"),
+        ("(", "not a schema"),
+    ],
+)
+def test_a_schema_that_is_none_is_a_graph_error(
+    make: Callable[[str], object], text: str, problem: str
+) -> None:
+    with pytest.raises(rr.GraphError, match=f"schema=: ({problem})"):
+        make(text)
+
+
+def test_rows_that_do_not_fit_their_schema_are_a_graph_error() -> None:
+    table = pa.table({"a": ["x"]})
+
+    for make in (
+        lambda: rr.rows(table, "a int"),
+        lambda: rr.rows(table, "b string"),
+        lambda: rr.rows([{"a": 2**40}], "a int"),
+    ):
+        assert message(make).startswith("rows(...) do not fit the schema ")
+
+
+def test_an_arrow_schema_is_as_good_as_text() -> None:
+    assert rr.rows([], parse_schema("a int")).schema == rr.rows([], "a int").schema

@@ -31,7 +31,7 @@ def diamond() -> rr.Application:
 
 
 def renamed(operator: Operator, name: str, *inputs: str) -> Operator:
-    return dataclasses.replace(operator, name=name, inputs=inputs)
+    return dataclasses.replace(operator, name=name, ports=(inputs,))
 
 
 def said(make: Callable[[], object]) -> str:
@@ -61,6 +61,40 @@ def test_operators_are_found_by_name_and_kind() -> None:
         KeyError, match="no operator 'middle'; there are: source, left, right, joined, out, side"
     ):
         graph["middle"]
+
+
+def test_streams_are_found_with_their_makers_and_readers() -> None:
+    graph = diamond().graph()
+
+    assert graph.producer("left") is graph["left"]
+    assert graph.schema_of("joined").names == ["k", "v"]
+    assert [o.name for o in graph.before(graph["joined"])] == ["left", "right"]
+    assert [o.name for o in graph.after(graph["left"])] == ["joined", "side"]
+    with pytest.raises(KeyError, match="no stream 'out'; there are: source, left, right, joined"):
+        graph.producer("out")
+
+
+def test_a_control_port_may_close_a_circle() -> None:
+    graph = diamond().graph()
+    steered = dataclasses.replace(graph["left"], control=("joined",))
+    side = [o for o in graph if o.name not in ("left", "out")]
+
+    closed = rr.Graph.of("steered", [steered, *side])
+
+    # What only steers an operator reaches something, and is no input.
+    assert [o.name for o in closed.after(closed["joined"])] == ["left"]
+    assert closed.consumers("joined") == ()
+    assert [o.name for o in closed.before(closed["left"])] == ["source"]
+    assert closed.fold(lambda o, before: f"{o.name}({','.join(before)})")["left"] == "left(source())"
+
+
+def test_a_control_port_reads_a_stream_that_exists() -> None:
+    graph = diamond().graph()
+    steered = dataclasses.replace(graph["left"], control=("nowhere",))
+
+    assert "reads stream 'nowhere', which does not exist" in said(
+        lambda: rr.Graph.of("steered", [o for o in graph if o.name != "left"] + [steered])
+    )
 
 
 def test_fold_walks_downstream_with_the_inputs_port_by_port() -> None:
@@ -123,9 +157,9 @@ def test_a_circle_is_named_all_the_way_round() -> None:
 
     text = said(lambda: rr.Graph.of("round", [*graph, *circle]))
 
-    assert (
-        text
-        == f"operator 'a' ({left.location}): the streams run in a circle: a -> b -> c -> a. Cut it somewhere"
+    assert text == (
+        f"operator 'a' ({left.location}): the streams run in a circle: a -> b -> c -> a. "
+        "Only a control port may close one"
     )
 
 
@@ -270,9 +304,9 @@ def test_loading_says_what_is_missing(program: Path) -> None:
 
 def modules() -> list[str]:
     found = ["riprap.runtime.json_lines", "tests.oracle"]
-    for package in ("riprap.graph", "riprap.state", "riprap.operators", "riprap.compiler"):
+    for package in ("riprap.graph", "riprap.state", "riprap.operators", "riprap.compiler", "riprap.channels"):
         path = importlib.import_module(package).__path__
-        found += [package, *(f"{package}.{m.name}" for m in pkgutil.iter_modules(path))]
+        found += [package, *(m.name for m in pkgutil.walk_packages(path, f"{package}."))]
     return found
 
 

@@ -66,7 +66,7 @@ def expression(draw: Draw, columns: Sequence[Expression], kind: str, name: str |
         return literal(draw, kind)
     own = [c for c in like if c.name == name] if name is not None else []
     which = draw(st.integers(0, 9))
-    if own and which <= 5:
+    if own and which <= 4:
         return own[0]
     column = draw(st.sampled_from(like))
     if which <= 6:
@@ -111,18 +111,20 @@ class Drawing:
         names = list(self.streams)
         return self.draw(st.sampled_from(names[-3:] + names))
 
-    def port(self, like: str | None = None) -> tuple[str, ...]:
-        """Draw the streams of a port, mostly one."""
-        first = like or self.stream()
+    def port(self, one_in: int = 4) -> tuple[str, ...]:
+        """Draw the streams of a port: mostly one, but in one of so many cases more if there are others like it."""
+        first = self.stream()
         alike = [s for s, schema in self.streams.items() if list(schema.items()) == list(self.streams[first].items())]
         others = [s for s in alike if s != first]
-        if others and sometimes(self.draw, 3):
+        if others and sometimes(self.draw, one_in):
             more = self.draw(st.lists(st.sampled_from(others), unique=True, min_size=1, max_size=2))
             return (first, *more)
         return (first,)
 
     def keys(self, schema: Schema, least: int = 0) -> tuple[str, ...]:
         there = [k for k in KEYS if k in schema] or [n for n, t in schema.items() if t != "double"]
+        if not there:
+            return ()
         most = min(2, len(there))
         return tuple(self.draw(st.lists(st.sampled_from(there), unique=True, min_size=min(least, most), max_size=most)))
 
@@ -186,7 +188,7 @@ def split(d: Drawing) -> Operator | None:
 
 
 def union(d: Drawing) -> Operator | None:
-    port = d.port()
+    port = d.port(one_in=1)
     return routing.Union(name=d.name("u"), ports=(port,)) if len(port) > 1 else None
 
 
@@ -365,7 +367,9 @@ def join(d: Drawing) -> Operator | None:
     columns = _qualified(d, ports, by)
     where = condition(d.draw, [c for c in columns if isinstance(c, Column)]) if d.draw(st.booleans()) else None
     outer = d.draw(st.sampled_from(["inner", "inner", "left", "full"]))
-    select = selection(d.draw, columns)
+    # The left side's key, called by the port's name, is that of the right where there is no left.
+    ambiguous = {(k, 0) for k in by} if outer == "full" else set()
+    select = selection(d.draw, [c for c in columns if not (isinstance(c, Column) and (c.name, c.side) in ambiguous)])
     return pairing.Join(
         name=d.name("j"), ports=ports, by=by, windows=windows, where=where, select=select, outer=outer
     )
@@ -427,14 +431,17 @@ def sources(draw: Draw, names: Sequence[str], clock: bool, most: int) -> tuple[S
         row = st.tuples(st.sampled_from([1, 1, 0, 2]), *(VALUES[schema[c]] for c in columns))
         rising = draw(st.booleans())
         at, rows = 0, []
-        for place, (step, *values) in enumerate(draw(st.lists(row, max_size=most))):
+        many = draw(st.integers(0, most))
+        for place, (step, *values) in enumerate(draw(st.lists(row, min_size=many, max_size=many))):
             at += step
             if rising and "t" in columns and values[columns.index("t")] is not None:
                 values[columns.index("t")] = values[columns.index("t")] // 4 + place * MILLI
             rows.append((at, *values))
         found.append(Source(name=name, schema=tuple(schema.items()), rows=tuple(rows)))
     if clock:
-        steps = draw(st.lists(st.tuples(st.sampled_from([1, 2, 3, 0]), st.integers(-2, 6)), max_size=10))
+        many = draw(st.integers(0, most))
+        step = st.tuples(st.sampled_from([1, 2, 3, 0]), st.integers(-2, 6))
+        steps = draw(st.lists(step, min_size=many, max_size=many))
         at, time, rows = 0, 0, []
         for step, more in steps:
             at, time = at + step, time + more * 500
@@ -445,7 +452,7 @@ def sources(draw: Draw, names: Sequence[str], clock: bool, most: int) -> tuple[S
 
 
 @st.composite
-def programs(draw: Draw, kinds: Sequence[str] = tuple(KINDS), operators: int = 10, rows: int = 14) -> Program:
+def programs(draw: Draw, kinds: Sequence[str] = tuple(KINDS), operators: int = 10, rows: int = 20) -> Program:
     """Draw an application of some kinds of operators."""
     clock = sometimes(draw, 2)
     names = [f"in{n}" for n in range(draw(st.sampled_from([1, 1, 2, 3])))]
@@ -494,7 +501,7 @@ def places(d: Drawing) -> tuple[tuple[str, tuple[str, ...]], ...]:
 @st.composite
 def circumstances(draw: Draw) -> Circumstances:
     """Draw how a run is cut up."""
-    ends = sorted(draw(st.lists(st.integers(0, 20), max_size=5)))
+    ends = sorted(draw(st.lists(st.integers(0, 25), max_size=5)))
     buckets = draw(st.integers(1, 7))
     each = len(ends) + 1
     return Circumstances(

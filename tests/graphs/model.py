@@ -6,6 +6,7 @@ everything, as a list of whole numbers; the tags of one stream all have the same
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,8 +45,8 @@ class Trail:
     """A stream with all that ever happens on it; its tags have ``depth`` numbers more than a source's."""
 
     schema: Schema
-    depth: int = 0
-    events: Sequence[Event] = ()
+    depth: int
+    events: Sequence[Event]
 
 
 class Tick(NamedTuple):
@@ -65,24 +66,29 @@ class Happening(NamedTuple):
 
 
 def happenings(ports: Sequence[Sequence[Trail]], ticks: Iterable[Tick] = ()) -> list[Happening]:
-    """Put what reaches an operator in order: by tag, then lower port, then earlier stream; ticks after all of theirs."""
+    """Put what reaches an operator in order: by tag, then lower port, then earlier stream; ticks after all of theirs.
+
+    Where there are several streams, the place of each becomes part of the tag: no two have the same.
+    """
     depth = depth_of(ports)
-    found = [
-        ((event.tag + (FIRST,) * (depth - trail.depth), port, place, number), Happening(event.tag, port, event.row))
-        for port, trails in enumerate(ports)
-        for place, trail in enumerate(trails)
-        for number, event in enumerate(trail.events)
-    ]
-    found += [
-        ((tick.tag + (LAST,) * depth, len(ports), 0, number), Happening(tick.tag, time=tick.time))
-        for number, tick in enumerate(ticks)
-    ]
-    return [h._replace(tag=order[0]) for order, h in sorted(found, key=lambda pair: pair[0])]
+    places = itertools.count()
+    found = []
+    for port, trails in enumerate(ports):
+        for trail in trails:
+            own = (next(places),) if several(ports) else ()
+            padding = (FIRST,) * (depth - trail.depth - len(own))
+            found += [Happening(event.tag + padding + own, port, event.row) for event in trail.events]
+    found += [Happening(tick.tag + (LAST,) * depth, time=tick.time) for tick in ticks]
+    return sorted(found, key=lambda happening: happening.tag)
+
+
+def several(ports: Sequence[Sequence[Trail]]) -> bool:
+    return sum(map(len, ports)) > 1
 
 
 def depth_of(ports: Sequence[Sequence[Trail]]) -> int:
     """Return how many numbers more than a source's the tags have at an operator."""
-    return max(trail.depth for trails in ports for trail in trails)
+    return max(trail.depth for trails in ports for trail in trails) + several(ports)
 
 
 @dataclass

@@ -126,7 +126,7 @@ def meaning(program: Program) -> Rows:
         made = operator.run(happenings(ports, ticks if operator.clocked else ()), schemas)
         depth = depth_of(ports) + operator.depth
         for stream, schema, output in zip(operator.outputs, operator.schemas(schemas), made, strict=True):
-            assert all(a.tag <= b.tag for a, b in itertools.pairwise(output.events)), "the model's order"
+            assert all(a.tag < b.tag for a, b in itertools.pairwise(output.events)), "no two have the same tag"
             trails[stream] = Trail(schema, depth, output.events)
     return {
         f"out{number}": [h.row for h in happenings([[trails[s] for s in sink]]) if h.row is not None]

@@ -37,13 +37,17 @@ def tuples(draw: st.DrawFn, *, largest: int = 40) -> list[Row]:
     row = st.fixed_dictionaries(
         {"at": st.integers(0, 30), "k": KEYS, "ts": st.none() | TIMES, "v": st.none() | st.integers(0, 5)}
     )
-    drawn = sorted(draw(st.lists(row, max_size=largest)), key=lambda r: r["at"])
+    size = draw(st.integers(0, largest))
+    drawn = sorted(draw(st.lists(row, min_size=size, max_size=size)), key=lambda r: r["at"])
     return [{**r, "seq": n} for n, r in enumerate(drawn)]
 
 
-TICKINGS = st.lists(st.fixed_dictionaries({"at": st.integers(0, 30), "time": TIMES}), max_size=12).map(
-    lambda ticks: sorted(ticks, key=lambda tick: tick["at"])
-)
+@st.composite
+def tickings(draw: st.DrawFn) -> list[Row]:
+    """Draw ticks in order; their times may fall."""
+    size = draw(st.integers(0, 12))
+    tick = st.fixed_dictionaries({"at": st.integers(0, 30), "time": TIMES})
+    return sorted(draw(st.lists(tick, min_size=size, max_size=size)), key=lambda tick: tick["at"])
 
 
 def events(rows: Sequence[Row], ticks: Sequence[Row] = ()) -> list[Event]:
@@ -71,7 +75,7 @@ def cut_at(tables: Mapping[str, pa.Table], ends: Sequence[int]) -> list[Tables]:
     ]
 
 
-ENDS = st.lists(st.integers(0, 31), max_size=4)
+ENDS = st.lists(st.integers(0, 31), max_size=7)
 
 
 def key_order(key: Any) -> int:

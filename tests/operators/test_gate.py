@@ -41,7 +41,7 @@ def one_source(most: int, by: str | None) -> rr.Application:
 @settings(max_examples=100, deadline=None)
 @given(
     data=st.data(),
-    drawn=st.lists(ROW, max_size=60),
+    drawn=st.integers(0, 60).flatmap(lambda n: st.lists(ROW, min_size=n, max_size=n)),
     most=st.sampled_from([1, 1, 2, 5]),
     by=st.sampled_from([None, "k", "k"]),
 )

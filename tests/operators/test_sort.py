@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operators import clocked
-from tests.operators.clocked import ENDS, TICKINGS, cut_at, events, key_order
+from tests.operators.clocked import ENDS, cut_at, events, key_order
 from tests.oracle import Row, sort_oracle, tumbling_oracle
 from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
 
@@ -53,11 +53,11 @@ def sorted_windows(window: str, by: str | None, order: str, top: int | None) -> 
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     data=st.data(),
     rows=clocked.tuples(),
-    ticks=TICKINGS,
+    ticks=clocked.tickings(),
     by=st.sampled_from([None, "k"]),
     order=st.sampled_from(list(ORDERS)),
     top=st.sampled_from([None, None, 1, 3]),

@@ -17,7 +17,7 @@ from tests.oracle import group_of
 from riprap.errors import RunError
 from riprap.state import keys as module
 from riprap.state.hashing import buckets_of, hash_arrays
-from riprap.state.keys import encode_keys
+from riprap.state.keys import encode_keys, join_tables
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-3, 3),
@@ -155,3 +155,33 @@ def test_near_keys_are_different_keys(left: tuple[Any], right: tuple[Any]) -> No
     kind = pa.decimal128(20, 10) if isinstance(left[0], Decimal) else pa.string()
 
     assert len(encode_keys([pa.array([*left, *right], kind)], 2)[0]) == 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), width=st.integers(1, 2), tables=st.integers(1, 4))
+def test_joined_tables_have_every_key_once(data: st.DataObject, width: int, tables: int) -> None:
+    kinds = [data.draw(st.sampled_from(list(VALUES))) for _ in range(width)]
+    few = [data.draw(st.lists(st.none() | VALUES[kind], min_size=1, max_size=3)) for kind in kinds]
+    parts = []
+    for _ in range(tables):
+        rows = data.draw(st.integers(0, 6))
+        values = [data.draw(st.lists(st.sampled_from(f), min_size=rows, max_size=rows)) for f in few]
+        parts.append(encode_keys([pa.array(v, k) for v, k in zip(values, kinds, strict=True)], rows)[0])
+
+    joined, places = join_tables(parts)
+
+    found = groups(list(joined.columns))
+    assert len(set(found)) == len(found) == len(joined)
+    assert np.all(joined.hashes[1:] > joined.hashes[:-1])
+    assert joined.has_null.tolist() == [None in key for key in found]
+    for part, place in zip(parts, places, strict=True):
+        assert [found[p] for p in place] == groups(list(part.columns))
+        assert joined.hashes[place].tolist() == part.hashes.tolist()
+
+
+def test_the_one_key_of_tables_without_columns_is_one_key() -> None:
+    table, _ = encode_keys([], 0)
+
+    joined, places = join_tables([table, table])
+
+    assert (len(joined), [p.tolist() for p in places]) == (1, [[0], [0]])

@@ -107,6 +107,10 @@ class ChannelWriter:
         """Let readers know that nothing more comes."""
         (self._folder / FINISHED).touch(mode=0o600)
 
+    def reopen(self) -> None:
+        """Take back that nothing more comes: a run that had used up its input is taken up again."""
+        (self._folder / FINISHED).unlink(missing_ok=True)
+
     def trim(self) -> int:
         """Remove the segments that every reader has acknowledged, but never the newest; return how many."""
         done = [Notes.find(self._folder, reader).acknowledged for reader in self._readers]

@@ -154,38 +154,20 @@ def _entry_key(element: Element, stream: str) -> tuple[str, ...] | None:
 
 
 def _tag_depths(graph: Graph, elements: tuple[Element, ...], roots: Mapping[str, str]) -> dict[str, int]:
-    """Count the numbers in the tags of every stream."""
+    """Count the numbers in the tags of every stream, element by element."""
     made_in = {s: e for e in elements for s in e.streams}
     depths: dict[str, int] = {}
-    for operator in graph:
-        ahead = [
-            depths[s]
-            if made_in[s] is _element_of(elements, operator)
-            else _entering(elements, operator, depths, roots, made_in)
-            for port in operator.ports
-            for s in port
-        ]
-        depth = max(ahead) + operator.depth if ahead else source_tags(graph)
-        depths.update(dict.fromkeys(operator.outputs, depth))
+    for element in elements:
+        outside = [s for s in element.entries if made_in[s] is not element]
+        restarts = any(roots[made_in[s].name] != roots[element.name] for s in outside)
+        # What comes in by channel is made alike: as long as the longest, behind what starts an order of its own.
+        entering = max((depths[s] for s in outside), default=source_tags(graph)) + (2 if restarts else 0)
+        for operator in element.operators:
+            streams = [s for port in operator.ports for s in port]
+            ahead = [depths[s] if s in element.streams else entering for s in streams]
+            depth = max(ahead, default=entering) + (len(streams) > 1) + operator.depth
+            depths.update(dict.fromkeys(operator.outputs, depth))
     return depths
-
-
-def _entering(
-    elements: tuple[Element, ...],
-    operator: Operator,
-    depths: Mapping[str, int],
-    roots: Mapping[str, str],
-    made_in: Mapping[str, Element],
-) -> int:
-    """Count the numbers in the tags of what comes into an operator's element: those of its entries are made alike."""
-    element = _element_of(elements, operator)
-    outside = [s for s in element.entries if made_in[s] is not element]
-    restarts = any(roots[made_in[s].name] != roots[element.name] for s in outside)
-    return max(depths[s] for s in outside) + (2 if restarts else 0)
-
-
-def _element_of(elements: tuple[Element, ...], operator: Operator) -> Element:
-    return next(e for e in elements if operator in e.operators)
 
 
 def _plan(

@@ -1,8 +1,9 @@
 """Fuse operators into processing elements.
 
-Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its key
-is another one than the element's, or it must see punctuations that only another task knows of. What it then reads from
-other elements comes by channels. Elements have levels, and read only from lower ones, so they never run in a circle.
+Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its
+key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
+from other elements comes by channels. Elements have levels, and read only from lower ones, so they never run in a
+circle.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Element:
     entries: dict[str, pa.Schema] = field(default_factory=dict)
     key: Key | None = None
     lineage: dict[str, Lineage] = field(default_factory=dict)
+    # The streams from outside that each stream derives from.
+    origins: dict[str, frozenset[str]] = field(default_factory=dict)
     # The streams on which punctuations travel that one of its tasks alone knows of.
     private: set[str] = field(default_factory=set)
 
@@ -78,13 +81,13 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
     if isinstance(operator, Source):
         return next((e for e in elements if e.level == 0 and not e.placed), None) or _made(elements, Element("", 0))
     highest = max(feeding, key=lambda e: e.level)
+    if highest.placed and operator.key is None and all(e is highest for e in feeding):
+        # What only works on the tuples of a placed element need not leave it.
+        return highest
     candidates = [highest, *(e for e in elements if e.level == level)]
     for element in candidates:
         if not element.placed and _takes(graph, element, operator):
             return element
-    if highest.placed and operator.key is None and all(e is highest for e in feeding):
-        # What only works on the tuples of a placed element need not leave it.
-        return highest
     return _made(elements, Element("", level))
 
 
@@ -135,7 +138,7 @@ def _key_at_entries(graph: Graph, element: Element, operator: Operator) -> dict[
         for stream in port:
             lineage = element.lineage.get(stream) or _identity(stream, graph.schema_of(stream))
             origins = [lineage.get(key, {}) for key in operator.key or ()]
-            everywhere = set(_entries_of(element, graph, stream))
+            everywhere = element.origins.get(stream, frozenset({stream}))
             if not all(everywhere <= origin.keys() for origin in origins):
                 return None
             for entry in everywhere:
@@ -145,43 +148,41 @@ def _key_at_entries(graph: Graph, element: Element, operator: Operator) -> dict[
     return found
 
 
-def _entries_of(element: Element, graph: Graph, stream: str) -> set[str]:
-    """Return the streams from outside that a stream inside derives from."""
-    if stream in element.entries or stream not in element.streams:
-        return {stream}
-    producer = graph.producer(stream)
-    ports = [s for port in producer.ports for s in port]
-    return {entry for s in ports for entry in _entries_of(element, graph, s)}
-
-
 def _enter(graph: Graph, element: Element, operator: Operator) -> None:
     """Put an operator into an element, with the streams it needs from outside."""
     if operator.key is not None:
         element.key = _key_with(graph, element, operator) or element.key
-    for stream in operator.inputs:
+    entering = (operator.name,) if isinstance(operator, Source) else operator.inputs
+    for stream in entering:
         if stream not in element.streams and stream not in element.entries:
             element.entries[stream] = graph.schema_of(stream)
             element.lineage[stream] = _identity(stream, graph.schema_of(stream))
+            element.origins[stream] = frozenset({stream})
     element.operators.append(operator)
     if isinstance(operator, Source):
-        element.entries[operator.name] = operator.schema
-        element.lineage[operator.name] = _identity(operator.name, operator.schema)
         return
     copies = operator.copies()
     for stream in operator.outputs:
         element.lineage[stream] = {
             column: _origins(element, operator, sources) for column, sources in copies.items()
         }
+        element.origins[stream] = frozenset().union(*(element.origins[s] for port in operator.ports for s in port))
     if operator.punctuates or any(s in element.private for s in operator.inputs):
         element.private |= set(operator.outputs)
 
 
 def _origins(element: Element, operator: Operator, sources: Iterable[tuple[int, str]]) -> dict[str, str]:
+    """Return the columns of entries that a column is a copy of, whichever stream of its port a tuple came by."""
     found: dict[str, str] = {}
     for port, column in sorted(sources):
-        per_stream = [element.lineage[s].get(column, {}) for s in operator.ports[port]]
-        if all(per_stream):
-            found = {**{e: c for origin in per_stream for e, c in origin.items()}, **found}
+        of_port: dict[str, str] = {}
+        for stream in operator.ports[port]:
+            origin = element.lineage[stream].get(column, {})
+            if not element.origins[stream] <= origin.keys() or any(of_port.get(e, c) != c for e, c in origin.items()):
+                break
+            of_port.update(origin)
+        else:
+            found = {**of_port, **found}
     return found
 
 
@@ -195,6 +196,12 @@ def _check_placed(graph: Graph, element: Element, operator: Operator) -> None:
         raise GraphError(
             f"{operator} is placed in '{element.name}', which reads sources, and so cannot read '{outside[0]}' from "
             "elsewhere. Place it apart from the sources"
+        )
+    foreign = [s for s in element.entries if s not in element.streams]
+    if isinstance(operator, Source) and foreign:
+        raise GraphError(
+            f"{operator} is placed in '{element.name}', which reads '{foreign[0]}' from elsewhere, and so cannot read "
+            "sources. Place it apart"
         )
     if operator.key is not None and not _takes(graph, element, operator):
         others = ", ".join(o.name for o in element.operators if o.key is not None) or "its input"
@@ -210,8 +217,8 @@ def _check_loops(graph: Graph, elements: Iterable[Element]) -> None:
             here, there = _home_of(elements, operator), _home_of(elements, graph.producer(stream))
             if here is not there:
                 raise GraphError(
-                    f"{operator}: its control port reads '{stream}' of another processing element (with another key, or "
-                    "placed apart). A loop must stay inside one: give its operators the same key, or none"
+                    f"{operator}: its control port reads '{stream}' of another processing element (with another key, "
+                    "or placed apart). A loop must stay inside one: give its operators the same key, or none"
                 )
 
 

@@ -83,5 +83,6 @@ def source_tags(graph: Graph) -> int:
 
 def _tick_column(graph: Graph, clock: str) -> str:
     source = graph.producer(clock)
-    assert isinstance(source, Source) and source.tick is not None
+    assert isinstance(source, Source)
+    assert source.tick is not None
     return source.tick

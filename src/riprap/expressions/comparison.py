@@ -17,7 +17,16 @@ from riprap.expressions.casts import coerce
 from riprap.expressions.coercion import common_type, comparable_decimal, operand_types
 from riprap.expressions.errors import Misuse
 from riprap.expressions.tree import Expression, Kernel, Literal, Order, Value, call
-from riprap.expressions.types import BINARY, BOOLEAN, NULL, is_decimal, is_fractional, is_integral, type_name
+from riprap.expressions.types import (
+    BINARY,
+    BOOLEAN,
+    NULL,
+    is_decimal,
+    is_fractional,
+    is_integral,
+    is_list,
+    type_name,
+)
 
 _PLAIN: dict[str, Kernel] = {
     "=": pc.equal,
@@ -98,8 +107,8 @@ def _check_range(whole: Expression, limit: Expression) -> None:
 
 
 def _check_comparable(side: Expression) -> None:
-    if side.type == BINARY:
-        raise Misuse(f"{type_name(BINARY)} columns can only be passed through: {side.sql}")
+    if side.type == BINARY or is_list(side.type):
+        raise Misuse(f"{type_name(side.type)} columns can only be passed through: {side.sql}")
 
 
 def _is_null(value: Value) -> Value:

@@ -6,19 +6,16 @@ from. Each process compiles a source once. Strings enter the loop as codes of on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.expressions.errors import EvaluationError
-from riprap.expressions.scalars import HELPERS
 from riprap.expressions.source import DTYPES
 from riprap.expressions.tree import Column, Columns, Expression
 from riprap.expressions.types import BOOLEAN, INT, STRING, normalise
@@ -60,11 +57,14 @@ class Program:
         arguments = [_fixed(code), _fixed(_split(texts)[0])]
         for each, array, flags in zip(self.inputs, arrays, failed, strict=False):
             arguments += [*map(_fixed, _split(array)), *([_fixed(flags)] if each.doubtful else [])]
+        # What was before is Arrow's, and may even be writable: the loop gets a copy.
         states = [(values.copy(), valid.copy()) for values, valid in map(_split, arrays[len(found) :])]
         outputs = [(np.empty(rows, values.dtype), np.empty(rows, np.bool_)) for values, _ in states]
         for state, output in zip(states, outputs, strict=True):
             arguments += [*state, *output]
-        row, number = _compiled(self.source, tuple(map(_type, arguments)))(*arguments)
+        from riprap.expressions.jit import run_loop  # loads Numba
+
+        row, number = run_loop(self.source, arguments)
         if row >= 0:
             raise self._failure(row, number, columns)
         return self._arrays(outputs, dictionary), self._arrays(states, dictionary)
@@ -82,21 +82,6 @@ class Program:
         except EvaluationError as error:
             return error
         return EvaluationError(expression.sql, "it raised, but not when evaluated again")
-
-
-@lru_cache(maxsize=256)
-def _compiled(source: str, types: tuple[numba.types.Type, ...]) -> Callable[..., tuple[int, int]]:
-    namespace: dict[str, Any] = dict(HELPERS)
-    exec(source, namespace)
-    loop: Callable[..., tuple[int, int]] = numba.njit([types], error_model="numpy", nogil=True)(
-        namespace["loop"]
-    )
-    return loop
-
-
-def _type(array: Numbers) -> numba.types.Type:
-    type: numba.types.Type = numba.typeof(array)  # type: ignore[no-untyped-call]
-    return type
 
 
 def _computed(each: Input, failed: Flags, columns: Columns, rows: int) -> pa.Array:
@@ -166,8 +151,7 @@ def _split(array: pa.Array) -> tuple[Numbers, Flags]:
     dtype = DTYPES[array.type]
     if rows == 0:
         return np.empty(0, dtype), valid
-    values = np.frombuffer(array.buffers()[1], dtype, rows, array.offset * dtype.itemsize)
-    return np.require(values, requirements=["ALIGNED"]), valid
+    return np.frombuffer(array.buffers()[1], dtype, rows, array.offset * dtype.itemsize), valid
 
 
 def _joined(values: Numbers, valid: Flags, type: pa.DataType, dictionary: pa.Array) -> pa.Array:

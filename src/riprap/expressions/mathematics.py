@@ -26,6 +26,7 @@ from riprap.expressions.types import (
     is_decimal,
     is_fractional,
     is_integral,
+    is_list,
     is_numeric,
     type_name,
 )
@@ -204,7 +205,7 @@ def greatest(arguments: Sequence[Expression]) -> Expression:
 
 def _extreme(name: str, arguments: Sequence[Expression]) -> Expression:
     type = common_type(arguments)
-    if type in (NULL, BINARY):
+    if type in (NULL, BINARY) or is_list(type):
         raise Misuse(f"{name} of {type_name(type)} is not supported")
     sql = f"{name}({', '.join(each.sql for each in arguments)})"
     kernel = partial(_pick, less=less_kernel(type), smallest=name == "least")

@@ -40,7 +40,7 @@ class Here:
         self.kind = kind
         self.name = name
         self._application = application
-        streams = [s for port in ports for s in ((port,) if isinstance(port, Stream) else port)]
+        streams = [s for port in ports for s in (port if isinstance(port, list | tuple) else (port,))]
         self.location = Location.of_caller()
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise self.error(
@@ -53,6 +53,8 @@ class Here:
                 f"the name is taken by {taken.kind} at {taken.location}",
                 "Names are the checkpoint's key and the report's: give each operator its own",
             )
+        if self.full_name in application._loops:
+            raise self.error("the name is taken by a loop", "Give each its own")
         for stream in streams:
             if not isinstance(stream, Stream):
                 raise self.error(
@@ -118,7 +120,7 @@ class Here:
                 raise self.error(f"{why} is by a clock's time", "Give it clock=, or name a time column with on=")
             return None
         if not isinstance(clock, Stream) or not clock.ticks:
-            raise self.error(f"clock= is {clock!r}", "Give it what app.clock(...) returned")
+            raise self.error(f"clock= is {clock}", "Give it what app.clock(...) returned")
         if clock.application is not self._application.root:
             raise self.error("clock= is another application's", "Make one here with app.clock(...)")
         if not needed:

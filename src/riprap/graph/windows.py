@@ -13,6 +13,7 @@ from riprap.errors import GraphError
 from riprap.graph.policies import seconds
 
 Shape = Literal["sliding", "tumbling"]
+_ALL_OF_TIME = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +123,19 @@ def on_close() -> OnClose:
 
 
 def microseconds(what: str, duration: str | float) -> int:
-    """Turn a duration such as ``"15s"`` into whole microseconds."""
-    return max(1, round(seconds(what, duration) * 1_000_000))
+    """Turn a duration such as ``"15s"`` into whole microseconds; one longer than all of time is as long as that."""
+    return max(1, round(min(seconds(what, duration) * 1_000_000, _ALL_OF_TIME)))
 
 
 def span(time: int | None) -> str:
-    """Write microseconds as people do.
+    """Write microseconds as people do, each number in a way of its own.
 
-    >>> span(15_000_000), span(250_000)
-    ('15s', '250ms')
+    >>> span(15_000_000), span(250_000), span(1_234_567_000_001)
+    ('15s', '250ms', '1234567.000001s')
     """
-    time = time or 0
-    return f"{time / 1_000_000:g}s" if time % 1_000_000 == 0 or time > 1_000_000 else f"{time / 1000:g}ms"
+    unit, name, digits = (1_000_000, "s", 6) if (time or 0) >= 1_000_000 else (1000, "ms", 3)
+    whole, rest = divmod(time or 0, unit)
+    return f"{whole}.{rest:0{digits}}".rstrip("0").rstrip(".") + name
 
 
 def _window(
@@ -159,7 +161,7 @@ def _window(
         least = 0 if shape == "sliding" else 1
         return Window(shape=shape, tuples=_whole(f"{shape}(tuples=...)", tuples, least=least))
     if time is not None:
-        if shape == "sliding" and time == 0:
+        if shape == "sliding" and time == 0 and not isinstance(time, bool):
             return Window(shape=shape, time=0, on=on)
         return Window(shape=shape, time=microseconds(f"{shape}(time=...)", time), on=on)
     if delta is not None:

@@ -1,7 +1,7 @@
 """Bring together the first tuples of every port, then the second ones, and so on, key by key.
 
-A tuple belongs to one round of its key, and the round is put out when its last tuple arrives, so a tuple makes one output
-at most and the output takes its order. Rounds that lack a tuple wait in the state.
+A tuple belongs to one round of its key, and a round is put out when its last tuple arrives. So a tuple makes one output
+at most, and that takes its order. Rounds that lack a tuple wait in the state.
 """
 
 from __future__ import annotations

@@ -99,6 +99,11 @@ class Chunk:
         """Return the tuples without the punctuations."""
         return replace(self, marks=no_marks(len(self.path)))
 
+    def append(self, number: int) -> Chunk:
+        """Add a number to the path of all."""
+        marks = replace(self.marks, path=(*self.marks.path, np.full(len(self.marks), number)))
+        return replace(self, path=(*self.path, np.full(self.rows, number)), marks=marks)
+
     def deepen(self, depth: int) -> Chunk:
         """Lengthen the path to ``depth`` numbers: the tuples come first of any with the same beginning."""
         more = depth - len(self.path)

@@ -6,7 +6,7 @@ So a batch costs what it brings and what it closes, however much the windows hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numba
@@ -20,13 +20,11 @@ from riprap.operators.events import Events, in_event_order
 from riprap.operators.extents import Extents, find_extents
 from riprap.operators.given import Given
 from riprap.operators.history import History, line_up
+from riprap.operators.queues import Queues
 from riprap.operators.windowing import _measured
-from riprap.state.keys import KeyTable
-from riprap.state.windows import Contents, gather
 
 # Beside a window's tuples: two numbers that the window rules keep, and the number that its first tuple counts with.
 _RULES, _FIRST, _COUNTERS = slice(0, 2), 2, 3
-_NO_TUPLE = pa.struct([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +51,14 @@ class Closed:
 
 def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], slot: str = "0") -> Closed:
     """Collect the tuples of port 0, of which ``values`` are to be kept, and find the windows that close."""
-    chunk, pages, events = given.inputs[0], given.pages.get(slot, ()), Events.of(given)
+    chunk, events = given.inputs[0], Events.of(given)
     marked = len(events.signal_event) > 0
     counts = np.bincount(chunk.code, minlength=len(given.keys))
     touched = np.arange(len(given.keys)) if marked else np.flatnonzero(counts)
-    keys = given.keys.take(touched)
     new = struct_of(values, chunk.rows)
-    lengths, before = _look(pages, keys)
-    nothing = Contents(np.zeros(len(touched) + 1, np.int64), pa.array([], new.type), before)
-    arrived = line_up(chunk.code, touched, len(given.keys), nothing)
+    queues = Queues.of(given.pages.get(slot, ()), given.keys.take(touched), _COUNTERS)
+    lengths, before = queues.lengths, queues.counters
+    arrived = line_up(chunk.code, touched, len(given.keys), queues.first(np.zeros_like(touched), new.type))
     whole = _behind(arrived, lengths, chunk.code, len(given.keys))
     numbers, present = _measured(window, chunk)
     # Of the old tuples only the first one's number is ever compared with.
@@ -79,34 +76,10 @@ def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], 
     changed = (held != lengths) | (counters != before).any(axis=1)
     page = arrived.page(given.keys, new, arrived.starts[1:] - held, counters, changed)
     order = in_event_order(extents.event, len(events.rank))
-    old, rows = _read(extents, order, pages, keys, whole, arrived, new.type)
+    old, rows = _read(extents, order, queues, whole, arrived, new.type)
     code = touched[extents.key[order]].astype(np.int32)
     sizes = (extents.high - extents.low)[order]
     return Closed(events, extents.event[order], code, sizes, rows, page, old, new)
-
-
-def _look(pages: Sequence[pa.RecordBatch], keys: KeyTable) -> tuple[Ints, Ints]:
-    """Return how many tuples some keys hold, and their counters."""
-    found = gather([_without_tuples(p) for p in pages], keys, _NO_TUPLE, _COUNTERS + 1).counters
-    return found[:, _COUNTERS].copy(), found[:, :_COUNTERS].copy()
-
-
-def _without_tuples(page: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a page that has, for what each key holds, only how much that is: a counter more."""
-    rows = page.num_rows
-    counters = page.column("counters").flatten().to_numpy().reshape(rows, _COUNTERS)
-    wide = np.column_stack([counters, page.column("held").to_numpy()])
-    none = pa.Array.from_buffers(_NO_TUPLE, 0, [None])
-    return pa.RecordBatch.from_arrays(
-        [
-            page.column("hash"),
-            page.column("key"),
-            pa.array(np.zeros(rows, np.int64)),
-            pa.FixedSizeListArray.from_arrays(pa.array(wide.ravel()), _COUNTERS + 1),
-            pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), none),
-        ],
-        page.schema.names,
-    )
 
 
 def _behind(arrived: History, lengths: Ints, code: npt.NDArray[np.int32], keys: int) -> History:
@@ -122,27 +95,27 @@ def _behind(arrived: History, lengths: Ints, code: npt.NDArray[np.int32], keys: 
 
 
 def _read(
-    extents: Extents,
-    order: Ints,
-    pages: Sequence[pa.RecordBatch],
-    keys: KeyTable,
-    whole: History,
-    arrived: History,
-    layout: pa.StructType,
+    extents: Extents, order: Ints, queues: Queues, whole: History, arrived: History, layout: pa.StructType
 ) -> tuple[pa.StructArray, Ints]:
     """Read the old tuples of the keys whose windows close; find each window's tuples among them and the new ones."""
-    closing = np.unique(extents.key[extents.low < whole.fresh[extents.key]])
-    old = gather(pages, keys.take(closing), layout, _COUNTERS) if len(closing) else None
-    tuples = old.tuples if old is not None else pa.array([], layout)
-    old_at = np.zeros(len(keys), np.int64)
-    if old is not None:
-        old_at[closing] = old.offsets[:-1]
+    closing = np.zeros(len(queues.lengths), bool)
+    closing[extents.key] = True
+    old = queues.first(np.where(closing, queues.lengths, 0), layout)
     low, high, key = extents.low[order], extents.high[order], extents.key[order]
     total = int((high - low).sum())
     rows: Ints = _rows(
-        key, low, high, whole.starts, whole.fresh, old_at, arrived.starts, arrived.order, len(tuples), total
+        key,
+        low,
+        high,
+        whole.starts,
+        whole.fresh,
+        old.offsets,
+        arrived.starts,
+        arrived.order,
+        len(old.tuples),
+        total,
     )
-    return tuples, rows
+    return old.tuples, rows
 
 
 @numba.njit(cache=True)

@@ -10,7 +10,7 @@ from riprap.graph.operators import Gate
 from riprap.operators.chunk import Chunk, Ints, Path, places, struct_of
 from riprap.operators.given import Given, Result, index_among
 from riprap.operators.history import line_up
-from riprap.state.windows import gather
+from riprap.operators.queues import Queues
 
 
 def run_gate(operator: Gate, given: Given) -> Result:
@@ -22,10 +22,14 @@ def run_gate(operator: Gate, given: Given) -> Result:
     )
     names = sorted(given.needed[operator.name])
     new = struct_of({f"c{i}": data.columns[name] for i, name in enumerate(names)}, data.rows)
-    old = gather(given.pages.get("0", ()), given.keys.take(touched), new.type)
+    queues = Queues.of(given.pages.get("0", ()), given.keys.take(touched), counters=1)
+    # No answer lets more than one pass.
+    answered = np.bincount(answers.code, minlength=keys)[touched]
+    leaving = np.minimum(queues.lengths, answered)
+    old = queues.first(leaving, new.type)
     history = line_up(data.code, touched, keys, old)
     open_ = np.zeros(keys, np.int64)
-    open_[touched] = old.counters[:, 0]
+    open_[touched] = queues.counters[:, 0]
     first, fresh = history.start_of(keys)
     data_at, answer_at = places([data, answers])
     rows, arrival = _pass(
@@ -41,9 +45,9 @@ def run_gate(operator: Gate, given: Given) -> Result:
     code = np.concatenate([data.code, answers.code])[arrival]
     output = Chunk(columns, rank, code, (*path, _index(rank, path))).without_marks()
     counters = open_[touched].reshape(-1, 1)
-    kept = first[touched]
-    changed = (history.starts[1:] - kept != old.lengths) | (counters != old.counters).any(axis=1)
-    page = history.page(given.keys, new, kept, counters, changed)
+    held = queues.lengths - leaving + history.starts[1:] - first[touched]
+    changed = (held != queues.lengths) | (counters != queues.counters).any(axis=1)
+    page = history.page(given.keys, new, history.starts[1:] - held, counters, changed)
     return Result(outputs=(output,), pages={"0": page} if page is not None else {})
 
 

@@ -19,7 +19,7 @@ from riprap.operators.events import Events, in_event_order
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.given import Given, Result
 from riprap.operators.history import History, line_up
-from riprap.state.windows import gather
+from riprap.operators.queues import Queues
 
 # Beside the tuples that wait: the newest time of the key, and when its last tuple was due. Both are kept with the sign
 # turned over, so that 0 is LONG_AGO.
@@ -66,12 +66,14 @@ def run_hold(operator: Delay | Throttle, given: Given) -> Result:
     touched = np.arange(keys) if ticked else np.flatnonzero(np.bincount(chunk.code, minlength=keys))
     columns = {f"c{i}": chunk.columns[name] for i, name in enumerate(sorted(given.needed[operator.name]))}
     new = struct_of({_DUE: pa.array(np.zeros(chunk.rows, np.int64)), **columns}, chunk.rows)
-    old = gather(given.pages.get("0", ()), given.keys.take(touched), new.type, _COUNTERS)
+    queues = Queues.of(given.pages.get("0", ()), given.keys.take(touched), _COUNTERS)
+    counters = queues.counters ^ LONG_AGO
+    leaving = queues.due(_DUE, _until(operator, chunk, touched, clock, counters[:, 0]))
+    old = queues.first(leaving, new.type)
     history = line_up(chunk.code, touched, keys, old)
     due = history.line_up_numbers(
         *(part.field(_DUE).to_numpy(zero_copy_only=False) for part in (old.tuples, new))
     )
-    counters = old.counters ^ LONG_AGO
     leaves, kept = _find(operator, chunk, history, events, clock, due, counters)
     counters ^= LONG_AGO
     gone = np.flatnonzero(leaves >= 0)
@@ -84,9 +86,23 @@ def run_hold(operator: Delay | Throttle, given: Given) -> Result:
     code = np.repeat(touched, np.diff(history.starts))[rows].astype(np.int32)
     output = events.derive(leaves[rows], code, put_out, given, operator.depth)
     new = struct_of({_DUE: pa.array(due[history.place]), **columns}, chunk.rows)
-    changed = (history.starts[1:] - kept != old.lengths) | (counters != old.counters).any(axis=1)
-    page = history.page(given.keys, new, kept, counters, changed)
+    held = queues.lengths - leaving + history.starts[1:] - kept
+    changed = (held != queues.lengths) | (counters != queues.counters).any(axis=1)
+    page = history.page(given.keys, new, history.starts[1:] - held, counters, changed)
     return Result(outputs=(output,), pages={"0": page} if page is not None else {})
+
+
+def _until(
+    operator: Delay | Throttle, chunk: Chunk, touched: Ints, clock: ClockTimes | None, newest: Ints
+) -> Ints:
+    """Return each touched key's time when the batch has been done."""
+    if clock is not None:
+        return np.full(len(touched), clock.time[-1])
+    until = newest.copy()
+    np.maximum.at(
+        until, np.searchsorted(touched, chunk.code), order_numbers(chunk.columns[operator.on or ""])
+    )
+    return until
 
 
 def _find(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.expressions import normalise
 from riprap.graph.operators import Join
 from riprap.graph.operators.base import read_by
 from riprap.operators.arrival import order_numbers
@@ -34,7 +35,7 @@ _PAIRS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Pairs in order, and unmatched rows among them, whose other side is -1: the rows, the event, and the key's code."""
+    """Pairs in order, and unmatched rows among them, whose other side is -1: rows, event, and code of the key."""
 
     left: Ints
     right: Ints
@@ -112,8 +113,8 @@ def _matches(
             sides.matched[matches.left] = True
             sides.matched[matches.right] = True
             # What leaves before the next piece can match no more.
-            last = which.stop == len(meetings.event)
-            end = len(leaves) if last else int(np.searchsorted(leaves.before, meetings.event[which.stop], "right"))
+            until = meetings.event[which.stop : which.stop + 1]
+            end = int(np.searchsorted(leaves.before, until, "right")[0]) if len(until) else len(leaves)
             matches = _with_unmatched(matches, leaves, np.arange(done, end), sides)
             done = end
         yield matches
@@ -138,28 +139,26 @@ def _columns(
     operator: Join, sides: Sides, matches: Matches, names: frozenset[str], keys: KeyTable
 ) -> dict[str, pa.Array]:
     """Return the columns of both sides that are read, as ``port.column``."""
-    columns = {}
+    columns, code = {}, pa.array(matches.code)
     for port, side, rows in ((0, sides.left, matches.left), (1, sides.right, matches.right)):
         missing = rows < 0 if operator.outer != "inner" else None
         index = pa.array(rows - side.first if side.first else rows, mask=missing)
         for name in operator.columns_of_port(port):
-            key = f"{operator.names[port]}.{name}"
-            if key in names:
-                columns[key] = _column(operator, port, side, name, index, matches.code, keys)
+            if f"{operator.names[port]}.{name}" not in names:
+                continue
+            of_key = keys.columns[operator.by.index(name)].take(code) if name in operator.by else None
+            columns[f"{operator.names[port]}.{name}"] = _column(operator, port, side, name, index, of_key)
     return columns
 
 
-def _column(
-    operator: Join, port: int, side: Side, name: str, index: pa.Array, code: npt.NDArray[np.int32], keys: KeyTable
-) -> pa.Array:
+def _column(operator: Join, port: int, side: Side, name: str, index: pa.Array, of_key: pa.Array) -> pa.Array:
+    """Return a column of one side; ``index`` is null where that is missing."""
     own = side.columns[name].take(index) if name in side.columns else None
-    if own is not None and (name not in operator.by or port == 1 or not index.null_count):
-        return own
-    missing = index.is_null()
-    of_key = keys.columns[operator.by.index(name)].take(pa.array(code))
-    if own is not None:
-        return pc.if_else(missing, of_key, own.dictionary_decode() if pa.types.is_dictionary(own.type) else own)
-    return pc.if_else(missing, None, of_key) if port == 1 and index.null_count else of_key
+    if own is None:
+        return of_key if port == 0 or not index.null_count else pc.if_else(index.is_null(), None, of_key)
+    if port == 0 and name in operator.by and index.null_count:
+        return pc.if_else(index.is_null(), of_key, normalise(own))
+    return own
 
 
 def _in_order(made: Chunk, happenings: Happenings, given: Given, depth: int) -> Chunk:

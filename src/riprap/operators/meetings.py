@@ -19,12 +19,16 @@ from riprap.operators.given import Ticks
 
 Flags = npt.NDArray[np.bool_]
 
+# The columns of what a key holds: each port's start and end, and the time.
+WIDTH = 5
+_NOW = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Happenings:
     """Tuples of both ports and ticks in one sequence of events.
 
-    Event ``i`` is number ``source[i]`` of the left port's tuples, the right port's, and the ticks, put one after the other;
+    Event ``i`` is number ``source[i]`` of the left port's tuples, the right port's, and the ticks, one after the other.
     ``rank``, ``path`` and ``code`` have the order and key of each of those (a tick's code is 0).
     """
 
@@ -72,18 +76,22 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """What both windows hold, key by key, brought up to date by :func:`meet`.
+class BothWindows:
+    """What the two windows hold, key by key, brought up to date by :func:`meet`.
 
-    Row ``code`` of ``held`` has where the left and the right window start and end; ``now`` is each key's time; ``time`` is
-    each row's. ``place`` finds the tuples of the batch among the rows.
+    Row ``code`` of ``held`` has where the left window starts and ends, the same of the right one, and the key's time:
+    together, for they are read together. ``time`` is each row's. ``place`` finds the batch's tuples among the rows.
     """
 
     held: Ints
-    now: Ints
     time: Ints
     place: Ints
     has_null: Flags
+
+    @property
+    def now(self) -> Ints:
+        """The time of each key."""
+        return self.held[:, _NOW]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +116,13 @@ class Leaves:
         return len(self.event)
 
 
-def meet(happenings: Happenings, rules: Rules, windows: Windows, stamps: Ints) -> tuple[Meetings, Leaves]:
+def meet(happenings: Happenings, rules: Rules, windows: BothWindows, stamps: Ints) -> tuple[Meetings, Leaves]:
     """Play the events; ``stamps`` are the tuples' times where a column tells them."""
     ticks = happenings.tick_time
     gone = np.stack([_cutoffs(ticks, size) for size in rules.size])
     event, start, length, *left = _play(
         happenings.source, happenings.left_rows, happenings.tuples, happenings.code, windows.place,
-        stamps, windows.has_null, bool(windows.has_null.any()), windows.held, windows.now, windows.time,
+        stamps, windows.has_null, bool(windows.has_null.any()), windows.held, windows.time,
         np.array(rules.empty), np.array(rules.by_time), np.array(rules.size), np.array(rules.outer),
         rules.clocked, happenings.before, ticks, gone,
         np.flatnonzero(happenings.source >= happenings.tuples),
@@ -135,7 +143,7 @@ def pieces(meetings: Meetings, at_once: int) -> Iterator[slice]:
 
 
 def pairs_of(
-    meetings: Meetings, which: slice, happenings: Happenings, windows: Windows
+    meetings: Meetings, which: slice, happenings: Happenings, windows: BothWindows
 ) -> tuple[Ints, Ints, Ints]:
     """List the pairs of some meetings: the left row, the right row, and the event."""
     pairs: tuple[Ints, Ints, Ints] = _expand(
@@ -152,7 +160,7 @@ def _cutoffs(time: Ints, size: int) -> Ints:
 
 @numba.njit(cache=True)
 def _play(  # type: ignore[no-untyped-def]
-    source, left_rows, tuples, code, place, stamps, has_null, any_null, held, now, time,
+    source, left_rows, tuples, code, place, stamps, has_null, any_null, held, time,
     empty, by_time, size, outer, clocked, clock, tick_time, gone, tick_event,
 ):  # fmt: skip
     timed = by_time[0] or by_time[1]
@@ -178,12 +186,12 @@ def _play(  # type: ignore[no-untyped-def]
             continue
         # 1. Time goes on, and what is too old leaves.
         if timed:
-            now[key] = clock if clocked else max(now[key], stamps[number])
+            held[key, _NOW] = clock if clocked else max(held[key, _NOW], stamps[number])
             leaves = _expire(
-                key, event, held, now[key], time, by_time, size, outer, clocked, gone, tick_event,
+                key, event, held, held[key, _NOW], time, by_time, size, outer, clocked, gone, tick_event,
                 leaves, left, before, left_row, left_code,
             )  # fmt: skip
-            time[row] = now[key]
+            time[row] = held[key, _NOW]
         # 2. The tuple enters its window, and the oldest one leaves a full window.
         if not empty[port]:
             if not by_time[port] and held[key, 2 * port + 1] - held[key, 2 * port] == size[port]:
@@ -229,8 +237,12 @@ def _expire(  # type: ignore[no-untyped-def]
         row, end = held[key, 2 * port], held[key, 2 * port + 1]
         while row < end and time[row] <= cutoff:
             if outer[port]:
-                # By a clock it left at the first tick that made it too old, which may be some ticks ago.
-                at = tick_event[np.searchsorted(gone[port], time[row])] if clocked else event
+                at = event
+                if clocked:
+                    # It left at the first tick that made it too old, which may be some ticks ago.
+                    tick = np.searchsorted(gone[port], time[row])
+                    if tick < len(tick_event) and tick_event[tick] < event:
+                        at = tick_event[tick]
                 left[leaves], before[leaves] = at, at
                 left_row[leaves], left_code[leaves] = row, key
                 leaves += 1

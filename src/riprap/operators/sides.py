@@ -19,7 +19,7 @@ from riprap.operators.chunk import Chunk, Ints, struct_of
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.given import Given
 from riprap.operators.history import History, line_up
-from riprap.operators.meetings import Windows
+from riprap.operators.meetings import WIDTH, BothWindows
 from riprap.state.keys import KeyTable
 from riprap.state.windows import Contents, gather, make_page, ranges
 
@@ -30,7 +30,7 @@ _TIME, _MATCHED = "$time", "$matched"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A port's rows, from number ``first`` on: its window's and the batch's, or just the batch's if its window is empty.
+    """A port's rows, from number ``first`` on: its window's, then the batch's, key by key; a window of size 0 has none.
 
     ``columns`` are along the rows, and so are ``time`` and ``matched``, which tell of the rows that were held before.
     """
@@ -82,7 +82,7 @@ class Sides:
     left: Side
     right: Side
     touched: Ints
-    windows: Windows
+    windows: BothWindows
     matched: Flags
     _now: Ints
 
@@ -94,22 +94,23 @@ class Sides:
         touched = np.arange(keys) if wide else np.flatnonzero(counts)
         left = Side.of(operator, 0, 0, chunks[0], touched, given)
         right = Side.of(operator, 1, left.rows, chunks[1], touched, given)
-        held, now = np.zeros((keys, 4), np.int64), np.full(keys, LONG_AGO)
+        held, now = np.zeros((keys, WIDTH), np.int64), np.full(len(touched), LONG_AGO)
         time, matched = np.empty(left.rows + right.rows, np.int64), np.zeros(left.rows + right.rows, bool)
         for port, side in enumerate((left, right)):
             if side.history is None or side.old is None:
                 continue
             held[touched, 2 * port] = side.history.starts[:-1] + side.first
             held[touched, 2 * port + 1] = side.history.fresh + side.first
-            now[touched] = np.maximum(now[touched], side.old.counters[:, 0] ^ LONG_AGO)
+            now = np.maximum(now, side.old.counters[:, 0] ^ LONG_AGO)
             mine = slice(side.first, side.first + side.rows)
             if side.time is not None:
                 time[mine] = side.time
             if side.matched is not None:
                 matched[mine] = side.matched
         place = np.concatenate([left.place, right.place])
-        windows = Windows(held=held, now=now, time=time, place=place, has_null=given.keys.has_null)
-        return cls(left, right, touched, windows, matched, now[touched])
+        windows = BothWindows(held=held, time=time, place=place, has_null=given.keys.has_null)
+        windows.now[touched] = now
+        return cls(left, right, touched, windows, matched, now)
 
     def pages(self, operator: Join, keys: KeyTable) -> dict[str, pa.RecordBatch]:
         """Make the pages that say what the windows hold now, of the sides where that is news."""
@@ -123,7 +124,9 @@ class Sides:
                 found[str(port)] = page
         return found
 
-    def _page(self, port: int, side: Side, keys: KeyTable, now: Ints, *, alone: bool) -> pa.RecordBatch | None:
+    def _page(
+        self, port: int, side: Side, keys: KeyTable, now: Ints, *, alone: bool
+    ) -> pa.RecordBatch | None:
         """Write what came in; of a key with an old tuple that has matched since, all that is held."""
         if side.history is None or side.old is None:
             return None
@@ -136,9 +139,8 @@ class Sides:
             key = np.searchsorted(starts, news, "right") - 1
             rewritten = key[(news >= low[key]) & (news < fresh[key])]
             since[rewritten] = low[rewritten]
-        came = side.history.starts[1:] > fresh
-        # The time of a key is written with the side whose tuple told it, or with the only one that has a page.
-        later = (now != self._now) & (came | alone)
+        # A tuple that told a later time is held, and so its side is written; if it has a page.
+        later = (now != self._now) & alone
         written = np.flatnonzero((high > since) | (high - low != side.old.lengths) | later)
         if not len(written):
             return None

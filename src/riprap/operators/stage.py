@@ -100,9 +100,7 @@ class _Stage:
     clock: Callable[[], float]
 
     def run(self, operator: Operator, *, lead: bool) -> None:
-        ports = [merge_streams([self.chunks[s] for s in port]) for port in operator.ports]
-        depth = max(len(p.path) for p in ports)
-        given = self._given(operator, tuple(p.deepen(depth) for p in ports))
+        given = self._given(operator, self._inputs(operator))
         result = self._call(KERNELS[type(operator)], operator, given)
         if isinstance(operator, Sink | Outlet):
             (chunk,) = result.outputs
@@ -110,6 +108,20 @@ class _Stage:
         for stream, chunk in zip(operator.outputs, result.outputs, strict=False):
             self.chunks[stream] = chunk
         self._let_go(operator)
+
+    def _inputs(self, operator: Operator) -> tuple[Chunk, ...]:
+        """Return the tuples of each port, with paths of one length.
+
+        Where there are several streams, each adds its number to the path, so that no two tuples of what the operator puts
+        out are at the same place.
+        """
+        streams = [s for port in operator.ports for s in port]
+        depth = max(len(self.chunks[s].path) for s in streams)
+        chunks = {s: self.chunks[s].deepen(depth) for s in streams}
+        if len(streams) == 1:
+            return (chunks[streams[0]],)
+        numbers = iter(range(len(streams)))
+        return tuple(merge_streams([chunks[s].append(next(numbers)) for s in port]) for port in operator.ports)
 
     def run_control(self, operator: Operator) -> None:
         control = merge_streams([self.chunks[s] for s in operator.control])

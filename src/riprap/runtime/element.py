@@ -125,6 +125,8 @@ class Element:
             )
             for sink in self.plan.graph.of_kind(Sink)
         }
+        for outflow in self._outlets.values():
+            outflow.reopen()
         for batch in self._site.ledger.batches():
             if batch >= 0:
                 record = self._site.ledger.get(batch)

@@ -57,6 +57,11 @@ class Outflow:
             )
             writer.trim()
 
+    def reopen(self) -> None:
+        """Let more come, where an earlier process had said that nothing would."""
+        for writer in self._writers:
+            writer.reopen()
+
     def finish(self) -> None:
         """Let readers know that nothing more comes."""
         for writer in self._writers:

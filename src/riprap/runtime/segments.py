@@ -219,7 +219,7 @@ def _segments(connector: object, file: str, log: SegmentLog, *, skip: int) -> It
             yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
     else:
         number = len(log.segments) - skip
-        for place, table in enumerate(_parse(connector, file)):
+        for place, table in enumerate(parse_file(connector, file)):
             if place >= skip:
                 path = log.folder / f"spool-{number + place:06d}.arrow"
                 _write_spool(path, table)
@@ -243,7 +243,7 @@ def _parquet_rows(file: str) -> int:
         ) from error
 
 
-def _parse(connector: Files, file: str) -> Iterator[pa.Table]:
+def parse_file(connector: Files, file: str) -> Iterator[pa.Table]:
     """Parse a CSV or JSON file piece by piece, in the declared schema."""
     wanted = connector.schema
     try:

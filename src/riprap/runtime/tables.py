@@ -31,7 +31,7 @@ from riprap.graph.connectors import Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup
 from riprap.operators.lookup import index_table
-from riprap.runtime.segments import _parse, record_batches
+from riprap.runtime.segments import parse_file, record_batches
 
 FORMAT = "riprap-tables/1"
 
@@ -154,7 +154,7 @@ def _read(lookup: Lookup) -> pa.Table:
         if lookup.table.format == "parquet":
             tables.append(_read_parquet(file, wanted))
         else:
-            tables += (table.cast(wanted) for table in _parse(lookup.table, file))
+            tables += (table.cast(wanted) for table in parse_file(lookup.table, file))
     return pa.concat_tables(tables) if tables else wanted.empty_table()
 
 

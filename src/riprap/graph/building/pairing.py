@@ -35,8 +35,8 @@ class Pairing(Builder):
         """Add a join of two ports: each tuple meets the other port's window of the same key.
 
         Expressions call a port by its stream's name; one that has several streams is called ``left`` or ``right``.
-        With ``outer`` ("left" or "full") a tuple that met nothing is put out when it leaves its window, with nulls for the
-        other port's columns. The left port's key, which a bare key column names, then shows the key of the tuple there is.
+        With ``outer`` ("left" or "full") a tuple that matched nothing is put out when it leaves its window, with nulls
+        for the other port's columns. A bare key column is the left port's, and shows the key of the tuple there is.
         """
         here = Here("Join", name, self, left, right)
         ports = (here.port(left), here.port(right))
@@ -46,14 +46,20 @@ class Pairing(Builder):
         names = _names(here, (left, right), ("left", "right"))
         if outer not in get_args(Outer):
             raise here.error(f"outer= is {outer!r}", f"It is one of {', '.join(get_args(Outer))}")
-        if not (isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, Window) for w in windows)):
-            raise here.error(f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))")
+        if not (
+            isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, Window) for w in windows)
+        ):
+            raise here.error(
+                f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))"
+            )
         for window, port in zip(windows, ports, strict=True):
             here.window(window, port.schema, shape="sliding")
             if window.delta is not None:
                 raise here.error(f"its window is {window}", "A join's windows are by tuples= or time=")
         if windows[0].empty and windows[1].empty:
-            raise here.error("both windows are of size 0, so no tuple can ever meet another", "Give one a size")
+            raise here.error(
+                "both windows are of size 0, so no tuple can ever meet another", "Give one a size"
+            )
         if len({w.ticking for w in windows if w.time}) > 1:
             raise here.error("one window is by a clock's time and one by a column's", "Measure both alike")
         scope = Scope.qualified(
@@ -92,8 +98,8 @@ class Pairing(Builder):
     ) -> Stream:
         """Add a barrier: it puts out the first tuples of all ports as one, then the second ones, and so on, key by key.
 
-        A tuple waits until every port has one for it. Expressions call a port by its stream's name; one that has several
-        streams is called ``port1``, ``port2`` and so on.
+        A tuple waits until every port has one to go with it; null is a key like any other. Expressions call a port by
+        its stream's name; one that has several streams is called ``port1``, ``port2`` and so on.
         """
         here = Here("Barrier", name, self, *ports)
         if len(ports) < 2:

@@ -152,7 +152,8 @@ class Gate(PassesOn):
         return {n: frozenset({(0, n), (1, n)} if n in self.by else {(0, n)}) for n in self.schema.names}
 
     def layout(self, needed: Needed) -> str:
-        return f"by {', '.join(self.by)}: {typed(self.schema, passed_on(self, needed))}"
+        kept = typed(self.schema, passed_on(self, needed))
+        return f"{self.unacknowledged} by {', '.join(self.by)}: {kept}"
 
     def summary(self) -> str:
         return f"{self.unacknowledged} unacknowledged at most{_by(self.by)}"

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from riprap.expressions import Expression, Named
-from riprap.graph.operators.base import Copies, Needed, Operator, Traits, named, plain_copies, read_by, typed
+from riprap.graph.operators.base import Copies, Needed, Operator, Traits, plain_copies, read_by, typed
 from riprap.graph.windows import Window
 
 Outer = Literal["inner", "left", "full"]
@@ -46,9 +46,9 @@ class Pairing(Operator):
 
         The key is known without them, but for a floating one: 0.0 and -0.0 are one key, and a tuple shows what it had.
         """
-        schema = self.schemas[port]
-        read = self.columns_of_port(port)
-        return tuple(sorted(c for c in read if c not in self.by or pa.types.is_floating(schema.field(c).type)))
+        kinds = {f.name: f.type for f in self.schemas[port]}
+        read = sorted(self.columns_of_port(port))
+        return tuple(c for c in read if c not in self.by or pa.types.is_floating(kinds[c]))
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return tuple(self.columns_of_port(port) | frozenset(self.by) for port in range(len(self.ports)))
@@ -123,7 +123,7 @@ class Join(Pairing):
     def copies(self) -> Copies:
         found = {}
         for name, (port, column) in self._plain().items():
-            # A column of a side that may be missing is sometimes null; the left side's key never is for want of a tuple.
+            # A side that is missing is null, but for the left one's key.
             missing = self.outer == "full" or (self.outer == "left" and port == 1)
             if not missing or (port == 0 and column in self.by):
                 found[name] = self._same_as(port, column)
@@ -173,4 +173,4 @@ class Barrier(Pairing):
 
     def summary(self) -> str:
         by = f" by {', '.join(self.by)}" if self.by else ""
-        return f"{', '.join(map(named, self.select))} of {len(self.ports)} ports{by}"
+        return f"{', '.join(self.names)}{by}"
