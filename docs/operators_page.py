@@ -13,7 +13,8 @@ from riprap.graph import Application
 from riprap.graph.operators.toolkit import HEADINGS, TOOLKIT, cells
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
-CALLS = {"TopN": "top", "Functor with variables": "functor"}
+CALLS = {"TopN": "top"}
+SECTIONS = [name for name in TOOLKIT if " " not in name]
 INTRODUCTION = """\
 # Operators
 
@@ -28,7 +29,7 @@ def page() -> str:
     lines = [INTRODUCTION, f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     lines += [f"| {' | '.join((name, *cells(traits)))} |" for name, traits in TOOLKIT.items()]
     for name in TOOLKIT:
-        if name != "Functor with variables":
+        if name in SECTIONS:
             lines += ["", *section(name)]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -20,6 +20,11 @@ def test_every_module_is_listed_with_its_own_words() -> None:
     assert script["PAGE"].read_text() == script["page"](), "run: python docs/whats_here.py"
 
 
+def test_the_operators_page_says_what_the_operators_say() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "operators_page.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run: python docs/operators_page.py"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())

@@ -46,16 +46,22 @@ class Windowed(Operator):
             if event.row is not None:
                 key = key_of(event.row, self.by)
                 window = keys.setdefault(key, KeyWindow(self.window, self.rule, now if self.clocked else None))
-                yield from ((event, key, 0, contents) for contents in window.tuple_comes(event.row))
+                made = window.tuple_comes(self._measured(event.row))
+                yield from ((event, key, 0, [each["row"] for each in contents]) for contents in made)
                 continue
             if event.time is not None:
                 now = latest(now, event.time)
             hashes = {key: hash_of(key, self.by, schema) for key in keys}
             for key in sorted(keys, key=lambda key: hashes[key]):
                 made = keys[key].punctuation_comes() if event.time is None else keys[key].time_comes(now)
-                yield from ((event, key, hashes[key], contents) for contents in made)
+                yield from ((event, key, hashes[key], [each["row"] for each in contents]) for contents in made)
             if event.time is None:
                 yield event, None, 0, []
+
+    def _measured(self, row: Row) -> Row:
+        """Return a tuple with what its window looks at: NaN, like null, tells of no change."""
+        told = row[self.window.on] if self.window.on is not None else None
+        return {self.window.on or "": None if told != told else told, "row": row}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,22 @@ def test_a_tuple_passes_unless_its_key_did_among_the_last(
     assert numbers(got) == numbers(wanted)
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    keys=st.lists(st.sampled_from("abcdefgh"), min_size=30, max_size=60),
+    size=st.integers(1, 4),
+    batch=st.integers(1, 3),
+)
+def test_sweeping_old_numbers_out_changes_nothing(keys: list[str], size: int, batch: int) -> None:
+    rows = [{"at": 0, "k": k, "ts": 0, "v": 0, "seq": n} for n, k in enumerate(keys)]
+
+    got = run_batches(
+        within(tuples=size), cut(clocked.table(rows), [*range(batch, len(rows), batch), len(rows)])
+    )
+
+    assert numbers(got) == numbers(deduplicate_oracle(events(rows), by="k", tuples=size))
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), rows=clocked.tuples(), time=st.sampled_from([1, 3, 10]))
 def test_a_tuple_passes_unless_its_key_did_a_short_time_before(
@@ -57,7 +73,7 @@ def test_a_tuple_passes_unless_its_key_did_a_short_time_before(
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.data(), rows=clocked.tuples(), ticks=time=st.sampled_from([1, 3, 10]))
+@given(data=st.data(), rows=clocked.tuples(), ticks=clocked.tickings(), time=st.sampled_from([1, 3, 10]))
 def test_a_clock_can_tell_the_time(data: st.DataObject, rows: list[Row], ticks: list[Row], time: int) -> None:
     tables = {"source": clocked.table(rows), "clock": clocked.table(ticks, clocked.TICKS)}
     batches = cut_at(tables, data.draw(ENDS))

@@ -87,14 +87,15 @@ def test_ticks_let_tuples_go(
 
 
 @settings(max_examples=30, deadline=None)
-@given(data=st.data(), rows=clocked.tuples(), ticks=clocked.tickings())
-def test_what_leaves_goes_on_in_order_to_other_elements(
-    data: st.DataObject, rows: list[Row], ticks: list[Row]
+@given(data=st.data(), rows=clocked.tuples(), ticks=clocked.tickings(), by=st.sampled_from([None, "k"]))
+def test_a_tick_comes_after_what_it_let_go(
+    data: st.DataObject, rows: list[Row], ticks: list[Row], by: str | None
 ) -> None:
     app = rr.Application("held")
     source, clock = clocked.add_sources(app, clock=True)
     late = app.delay("late", source, time=3e-6, clock=clock, by="k")
-    spaced = app.throttle("spaced", late, rate=500_000, clock=clock)
+    # Without a key it is in a processing element of its own.
+    spaced = app.throttle("spaced", late, rate=500_000, clock=clock, by=by or ())
     app.sink("out", app.functor("chosen", spaced, select="k, v, seq"), rr.memory())
     tables = {"source": clocked.table(rows), "clock": clocked.table(ticks, clocked.TICKS)}
     batches = cut_at(tables, data.draw(ENDS))
@@ -102,7 +103,7 @@ def test_what_leaves_goes_on_in_order_to_other_elements(
     got = run_batches(app, batches, buckets=3, tasks=data.draw(dealings(batches, 3)))
 
     first = hold_oracle(events(rows, ticks), by="k", key_order=key_order, delay=3)
-    assert got == chosen(hold_oracle(first, by=None, gap=2))
+    assert got == chosen(hold_oracle(first, by=by, key_order=key_order, gap=2))
 
 
 def test_punctuations_end_here() -> None:

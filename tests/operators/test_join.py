@@ -516,3 +516,13 @@ def test_windows_of_one_join_are_measured_alike() -> None:
         join(rr.sliding(time=0), NONE)
     with pytest.raises(rr.GraphError, match="outer= is 'right'"):
         join(ONE, ONE, outer="right")
+
+
+def test_what_two_tuples_of_one_origin_make_stays_in_order_when_tasks_are_merged() -> None:
+    case = Case(((("tuples", 3),), (("tuples", 3),)))
+    # Every row goes to both ports, and so makes outputs as a left tuple and then as a right one.
+    rows = [{"o": n, "k": "abcdefgh"[n % 8], "j": 1, "port": 5, "v": n, "s": "x"} for n in range(32)]
+
+    got = run_batches(application(case), batches_of(rows, [], []), buckets=4, tasks=[4])
+
+    assert got == expected(case, rows, [])

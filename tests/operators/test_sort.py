@@ -121,6 +121,29 @@ def test_punctuations_close_windows_and_are_replaced(
     assert [row["numbers"] for row in got] == [clocked.numbers(sort_oracle(each, order)) for each in closed]
 
 
+@lru_cache
+def by_change() -> rr.Application:
+    app = rr.Application("changes")
+    source = app.source("source", rr.rows(parse_schema("x double, k int, seq int").empty_table()))
+    made = app.sort("sorted", source, by="k", order="seq desc", window=rr.tumbling(delta=1.5, on="x"))
+    app.sink("out", made, rr.memory())
+    return app
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), size=st.integers(0, 30))
+def test_a_window_may_be_by_the_change_of_a_fraction(data: st.DataObject, size: int) -> None:
+    numbers = st.lists(st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.75, 2.0]), min_size=size, max_size=size)
+    rows = [{"x": x, "k": data.draw(st.integers(0, 1)), "seq": n} for n, x in enumerate(data.draw(numbers))]
+    table = pa.Table.from_pylist(rows, by_change().graph()["source"].schema)
+    batches = cut(table, data.draw(cuts(len(rows))))
+
+    got = run_batches(by_change(), batches, buckets=2, tasks=data.draw(dealings(batches, 2)))
+
+    closed = tumbling_oracle([("tuple", row) for row in rows], by="k", delta=1.5, on="x")
+    assert got == [row for each in closed for row in sort_oracle(each, [("seq", True, False)])]
+
+
 VALUES: dict[str, list[Any]] = {
     "tinyint": [None, 0, 1, -128, 127],
     "bigint": [None, 0, 2**63 - 1, -(2**63), -1],

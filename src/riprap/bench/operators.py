@@ -1,16 +1,14 @@
 """What each operator's kernel does alone: one process, one core, no Spark, state carried from batch to batch.
 
 Each case is a small application, compiled as any other; its batches go through `run_stage`, and the time is
-that of the operator under test. Results are checked against a plain computation of sampled windows.
+that of the operator under test. Results of the last batch are checked against a plain computation.
 """
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,54 +21,57 @@ from riprap.apps.bargain import bargain
 from riprap.bench.bargain_table import grid
 from riprap.bench.feed import make_feed
 from riprap.bench.measuring import Report, about, middle, rounded, spread
+from riprap.bench.operator_cases import AGGREGATES, KEYS, SCHEMA, WINDOWS, Build, Case, cases
+from riprap.channels import ChannelReader, ChannelWriter
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
-from riprap.graph import Stream
+from riprap.graph.connectors import Rows as Table
+from riprap.graph.operators import Lookup
 from riprap.operators.arrival import Rows, arrive
 from riprap.operators.chunk import Chunk
+from riprap.operators.lookup import index_table
 from riprap.operators.stage import run_stage
 from riprap.runtime import packets
-from riprap.runtime.recorded import read_source
+from riprap.runtime.inflow import read_source
 from riprap.runtime.segments import Segment
 
 SEED = 7
-WINDOW = 5
-KEYS = (1, 100, 100_000)
-BATCH_ROWS = 100_000
+BAR = 2_000_000
+BATCH_ROWS = 500_000
 WARM_UP = 2
-SCHEMA = "seq bigint, key string, side bigint, price double, size bigint"
-
-Build = Callable[[rr.Application, Stream], Stream]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """An operator to measure: how to add it to an application, by which name, and with how many keys."""
-
-    title: str
-    build: Build
-    operator: str
-    keys: int
-    expect: Callable[[Sequence[float]], float] | None = None
 
 
 def run(quick: bool, report: Report) -> dict[str, Any]:
     """Measure every case."""
-    return measure_operators(report, batches=8 if quick else 30, rows=BATCH_ROWS, quick=quick)
+    rows = BATCH_ROWS // 10 if quick else BATCH_ROWS
+    return measure_operators(report, batches=4 if quick else 8, rows=rows, quick=quick)
 
 
 def measure_operators(report: Report, *, batches: int, rows: int, quick: bool = False) -> dict[str, Any]:
     """Measure every case over so many batches of so many rows."""
     described = about(seed=SEED, batches=batches, rows_a_batch=rows, quick=quick)
     lines = []
-    for case in _cases():
-        lines.append(_line(case.title, case.keys, _operator_rates(case, batches, rows)))
+    for case in cases():
+        line = _line(case.title, case.keys, _operator_rates(case, batches, rows), case.window)
+        lines.append({**line, "bar": BAR if case.bar else None})
         report(_shown(lines[-1]))
-    for title, keys, rates in _movers(batches, rows):
-        lines.append(_line(title, keys, rates))
+    for title, keys, rates in (*_movers(batches, rows), *_channel(batches, rows)):
+        lines.append({**_line(title, keys, rates), "bar": None})
         report(_shown(lines[-1]))
-    result: dict[str, Any] = rounded({"operators": lines, "about": described})
+    result: dict[str, Any] = rounded({"operators": lines, "growth": _growth(lines), "about": described})
     return result
+
+
+def _growth(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Compare the cost of a tuple at the largest window with that at the smallest."""
+    rate = {(line["operator"], line["keys"], line["window"]): line["tuples_per_s"] for line in lines}
+    return [
+        {"function": f, "keys": k, "times": rate[name, k, WINDOWS[0]] / rate[name, k, WINDOWS[-1]]}
+        for f in AGGREGATES
+        for name in [f"aggregate: {f}"]
+        for k in KEYS
+        if (name, k, WINDOWS[0]) in rate
+    ]
 
 
 def table(result: dict[str, Any]) -> str:
@@ -80,53 +81,33 @@ def table(result: dict[str, Any]) -> str:
         [
             line["operator"],
             f"{line['keys']:,}" if line["keys"] else "",
-            f"{line['tuples_per_s']:,.0f}",
+            f"{line['window']:,}" if line["window"] else "",
+            f"{line['tuples_per_s']:,.0f}"
+            + ("" if not line["bar"] or line["tuples_per_s"] >= line["bar"] else " (missed)"),
             "{:,.0f} to {:,.0f}".format(*line["spread"]),
         ]
         for line in result["operators"]
     ]
     quick = " A quick run: a smoke test, not a measurement." if described["quick"] else ""
+    growth = [[g["function"], f"{g['keys']:,}", f"{g['times']:.2f}"] for g in result["growth"]]
     return (
-        grid(["one core, no Spark", "keys", "tuples/s in", "least to greatest"], rows)
+        grid(["one core, no Spark", "keys", "window", "tuples/s in", "least to greatest"], rows)
+        + "\n\n"
+        + grid(["a tuple's cost at the largest window", "keys", "times that at the smallest"], growth)
         + f"\n\n{described['date']}; {described['machine']}, load {described['load_before']} before; "
         f"{described['batches']} batches of {described['rows_a_batch']:,} tuples, state carried over.{quick}"
     )
 
 
-def _cases() -> Iterator[Case]:
-    yield Case(title="functor: filter and project", build=_functor, operator="op", keys=100)
-    for keys in KEYS:
-        for function, expect in (("sum", math.fsum), ("count", len), ("min", min)):
-            build = partial(_aggregate, function)
-            title = f"aggregate: {function} over {WINDOW}"
-            yield Case(title=title, build=build, operator="op", keys=keys, expect=expect)
-    for keys in KEYS:
-        yield Case(title="join: windows 1 and 0", build=_join, operator="op", keys=keys)
-
-
-def _functor(app: rr.Application, feed: Stream) -> Stream:
-    return app.functor("op", feed, where="side = 1", select="seq, key, price * size as result")
-
-
-def _aggregate(function: str, app: rr.Application, feed: Stream) -> Stream:
-    return app.aggregate(
-        "op", feed, by="key", window=rr.sliding(tuples=WINDOW), emit=rr.every(tuples=1),
-        select=f"{function}(price) as result",
-    )  # fmt: skip
-
-
-def _join(app: rr.Application, feed: Stream) -> Stream:
-    left = app.functor("trades", feed, where="side = 0", select="key, price")
-    right = app.functor("quotes", feed, where="side = 1", select="key, size")
-    windows = (rr.sliding(tuples=1), rr.sliding(tuples=0))
-    return app.join("op", left, right, by="key", windows=windows, select="key, price * size as result")
-
-
 def _compile(build: Build, tasks: int = 1) -> Plan:
+    return compile_graph(_describe(build), buckets=tasks, tasks=tasks).plans[0]
+
+
+def _describe(build: Build) -> rr.Graph:
     app = rr.Application("case")
     feed = app.source("feed", rr.rows([], SCHEMA), position="seq")
     app.sink("out", build(app, feed), rr.memory())
-    return compile_graph(app.graph(), buckets=tasks, tasks=tasks)
+    return app.graph()
 
 
 def _make_batches(keys: int, batches: int, rows: int) -> Iterator[Rows]:
@@ -142,19 +123,26 @@ def _make_batches(keys: int, batches: int, rows: int) -> Iterator[Rows]:
             "side": pa.array((random.random(rows) < 0.8).astype(np.int64)),
             "price": pa.array(random.lognormal(3.0, 1.0, rows)),
             "size": pa.array(random.integers(1, 1000, rows)),
+            "at": pa.array(seq, pa.timestamp("us", tz="UTC")),
         }
         yield Rows(columns, seq)
 
 
 def _operator_rates(case: Case, batches: int, rows: int) -> list[float]:
     plan = _compile(case.build)
+    tables = {
+        o.name: index_table(o, o.table.table)
+        for o in _describe(case.build).of_kind(Lookup)
+        if isinstance(o.table, Table)
+    }
     state: dict[str, list[pa.RecordBatch]] = {}
     rates = []
     past: list[Rows] = []
-    for read in _make_batches(case.keys, batches, rows):
+    for number, read in enumerate(_make_batches(case.keys, batches, rows)):
         needed = Rows({c: read.columns[c] for c in sorted(plan.needed["feed"])}, read.position)
-        outcome = run_stage(plan.graph, plan.needed, arrive(plan.entries, {"feed": needed}), state)
-        did = outcome.activity[case.operator]
+        arrival = arrive(plan.entries, {"feed": needed}, batch=number)
+        outcome = run_stage(plan.graph, plan.needed, arrival, state, tables=tables)
+        did = outcome.activity["op"]
         rates.append(did.tuples_in / did.seconds)
         for slot, (page, replaced) in outcome.pages.items():
             state[slot] = [page, *state.get(slot, [])[replaced:]]
@@ -163,28 +151,11 @@ def _operator_rates(case: Case, batches: int, rows: int) -> list[float]:
     return rates[WARM_UP:]
 
 
-def _check(case: Case, past: Sequence[Rows], last: Chunk, samples: int = 50) -> None:
-    """Compare results of the last batch with what the definition says of tuples picked from it."""
-    found = last.columns["result"].to_numpy(zero_copy_only=False)
-    code, side = _all(past, "key"), _all(past, "side")
-    price, size = _all(past, "price"), _all(past, "size")
-    first = len(code) - past[-1].rows
-    place = {int(rank): row for row, rank in enumerate(last.rank)}
-    for rank in np.random.default_rng(SEED).integers(0, past[-1].rows, samples).tolist():
-        row = first + rank
-        mine = np.flatnonzero(code[: row + 1] == code[row])
-        if case.expect is not None:
-            wanted: float | None = case.expect(price[mine[-WINDOW:]].tolist())
-        elif side[row] == 0:
-            wanted = None
-        elif case.build is _functor:
-            wanted = price[row] * size[row]
-        else:
-            trades = mine[side[mine] == 0]
-            wanted = price[trades[-1]] * size[row] if len(trades) else None
-        got = found[place[rank]] if rank in place else None
-        if got != wanted:
-            raise RunError(f"{case.title}, {case.keys} keys: tuple {row} gives {got}, and {wanted} is right")
+def _check(case: Case, past: Sequence[Rows], last: Chunk) -> None:
+    """Compare results of the last batch with what the definition says."""
+    everything = {name: _all(past, name) for name in ("seq", "key", "side", "price", "size")}
+    found = {name: column.to_numpy(zero_copy_only=False) for name, column in last.columns.items()}
+    case.check(everything, len(everything["seq"]) - past[-1].rows, found, last.rank)
 
 
 def _all(past: Sequence[Rows], name: str) -> Any:
@@ -197,10 +168,12 @@ def _movers(batches: int, rows: int) -> Iterator[tuple[str, int, list[float]]]:
     """Measure what brings tuples to the operators: reading, keying and ordering, packing and unpacking."""
     yield "source: read Parquet", 0, _read_rates(batches, rows)
     for keys in KEYS:
-        plan = _compile(partial(_aggregate, "sum"), tasks=2)
+        plan = _compile(_sums, tasks=2)
         arrived, packed, unpacked = [], [], []
         for read in _make_batches(keys, batches, rows):
-            arrived.append(_rate(rows, partial(arrive, plan.entries, {"feed": read}, (0, 1), 2))[0])
+            arrived.append(
+                _rate(rows, partial(arrive, plan.entries, {"feed": read}, span=(0, 1), buckets=2))[0]
+            )
             rate, sent = _rate(rows, partial(_pack, plan, read))
             packed.append(rate)
             rate, back = _rate(rows, partial(packets.unpack, plan, sent))
@@ -210,6 +183,44 @@ def _movers(batches: int, rows: int) -> Iterator[tuple[str, int, list[float]]]:
         yield "arrival: key, keep one of two tasks' buckets", keys, arrived[WARM_UP:]
         yield "packets: pack for two tasks", keys, packed[WARM_UP:]
         yield "packets: unpack", keys, unpacked[WARM_UP:]
+
+
+def _sums(app: rr.Application, feed: rr.Stream) -> rr.Stream:
+    return app.aggregate("op", feed, by="key", window=rr.sliding(tuples=10), select="sum(price) as result")
+
+
+def _channel(batches: int, rows: int) -> Iterator[tuple[str, int, list[float]]]:
+    """Measure what it takes to bring tuples from one processing element to another: append, and read half of it."""
+    schema = pa.schema(
+        [("seq", pa.int64()), ("key", pa.string()), ("price", pa.float64()), ("size", pa.int64())]
+    )
+    for keys in KEYS:
+        with tempfile.TemporaryDirectory(prefix="riprap-bench-") as folder:
+            log = Path(folder) / "log"
+            writer = ChannelWriter(
+                log, stream="feed", schema=schema, tags=3, key=("key",), buckets=8, readers=["reader"]
+            )
+            reader = ChannelReader(log, "reader")
+            written, taken = [], []
+            for number, read in enumerate(_make_batches(keys, batches, rows)):
+                columns = [
+                    *(read.columns[n] for n in schema.names),
+                    *(pa.array(np.full(rows, n)) for n in (number, 0)),
+                ]
+                names = [*schema.names, "$0", "$1", "$2"]
+                batch = pa.RecordBatch.from_arrays([*columns, pa.array(read.position)], names)
+                append = partial(writer.append, number, batch, None, frontier=number, sources={})
+                written.append(_rate(rows, append)[0])
+                before = number - 1 if number else None
+                rate, found = _rate(rows, partial(reader.read, before, number, schema.names, (0, 4)))
+                taken.append(rate)
+                rest, _ = reader.read(before, number, ["seq"], (4, 8))
+                if found[0].num_rows + rest.num_rows != rows:
+                    raise RunError(f"the channel lost tuples at {keys} keys")
+                reader.acknowledge(number)
+                writer.trim()
+            yield "channel: append for 8 buckets", keys, written[WARM_UP:]
+            yield "channel: read half of the buckets", keys, taken[WARM_UP:]
 
 
 def _pack(plan: Plan, rows: Rows) -> list[pa.RecordBatch]:
@@ -225,7 +236,7 @@ def _rate(rows: int, work: Callable[[], Any]) -> tuple[float, Any]:
 def _read_rates(batches: int, rows: int) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as folder:
         feed = make_feed(Path(folder) / "feed", batches * rows, rows_per_file=rows, seed=SEED)
-        plan = compile_graph(bargain(Path(folder) / "feed", rr.memory()).graph(), buckets=1, tasks=1)
+        plan = compile_graph(bargain(Path(folder) / "feed", rr.memory()).graph(), buckets=1, tasks=1).plans[0]
         rates = []
         for number, file in enumerate(feed.files):
             start = number * rows
@@ -238,10 +249,17 @@ def _read_rates(batches: int, rows: int) -> list[float]:
         return rates[WARM_UP:]
 
 
-def _line(title: str, keys: int, rates: Sequence[float]) -> dict[str, Any]:
-    return {"operator": title, "keys": keys, "tuples_per_s": middle(rates), "spread": spread(rates)}
+def _line(title: str, keys: int, rates: Sequence[float], window: int | None = None) -> dict[str, Any]:
+    return {
+        "operator": title,
+        "keys": keys,
+        "window": window,
+        "tuples_per_s": middle(rates),
+        "spread": spread(rates),
+    }
 
 
 def _shown(line: dict[str, Any]) -> str:
     keys = f", {line['keys']:,} keys" if line["keys"] else ""
-    return f"{line['operator']}{keys}: {line['tuples_per_s']:,.0f} tuples/s"
+    window = f", window {line['window']:,}" if line["window"] else ""
+    return f"{line['operator']}{keys}{window}: {line['tuples_per_s']:,.0f} tuples/s"

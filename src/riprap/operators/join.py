@@ -168,17 +168,15 @@ def _in_order(made: Chunk, happenings: Happenings, given: Given, depth: int) -> 
     if depth == 2:
         by_tick = number >= happenings.tuples
         path = (*path, np.where(by_tick, hash_part(given.keys)[made.code], 0))
-    # Two tuples that derive from one have the same order, so their outputs are numbered together.
-    same = np.ones(max(len(rank) - 1, 0), bool)
-    for part in (rank, *path):
-        same &= part[1:] == part[:-1]
-    path = (*path, _number(same, len(rank)))
+    path = (*path, _index_among(made.rank, made.code))
     return Chunk(made.columns, rank, made.code, path, no_marks(len(path)))
 
 
 @numba.njit(cache=True)
-def _number(same, rows):  # type: ignore[no-untyped-def]
-    number = np.zeros(rows, np.int64)
-    for i in range(len(same)):
-        number[i + 1] = number[i] + 1 if same[i] else 0
-    return number
+def _index_among(event, code):  # type: ignore[no-untyped-def]
+    """Number the outputs that an event makes for a key from 0."""
+    index = np.zeros(len(event), np.int64)
+    for i in range(1, len(event)):
+        if event[i] == event[i - 1] and code[i] == code[i - 1]:
+            index[i] = index[i - 1] + 1
+    return index

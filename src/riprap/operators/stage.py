@@ -100,8 +100,9 @@ class _Stage:
     clock: Callable[[], float]
 
     def run(self, operator: Operator, *, lead: bool) -> None:
+        began = self.clock()
         given = self._given(operator, self._inputs(operator))
-        result = self._call(KERNELS[type(operator)], operator, given)
+        result = self._call(KERNELS[type(operator)], operator, given, began)
         if isinstance(operator, Sink | Outlet):
             (chunk,) = result.outputs
             self.outcome.outputs[operator.name] = chunk if lead else _own_marks(chunk)
@@ -126,7 +127,7 @@ class _Stage:
     def run_control(self, operator: Operator) -> None:
         control = merge_streams([self.chunks[s] for s in operator.control])
         given = replace(self._given(operator, ()), control=control)
-        self._call(CONTROLS[type(operator)], operator, given)
+        self._call(CONTROLS[type(operator)], operator, given, self.clock())
 
     def _given(self, operator: Operator, inputs: tuple[Chunk, ...]) -> Given:
         return Given(
@@ -141,8 +142,7 @@ class _Stage:
     def _older(self, operator: Operator, slot: str) -> Pages:
         return self.state.get(f"{operator.name}/{slot}", ())
 
-    def _call(self, kernel: Kernel, operator: Operator, given: Given) -> Result:
-        began = self.clock()
+    def _call(self, kernel: Kernel, operator: Operator, given: Given, began: float) -> Result:
         try:
             result = kernel(operator, given)
         except RiprapError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from riprap.graph.connectors import SinkConnector, SourceConnector
+from riprap.graph.connectors import Callback, FromSpark, SinkConnector, SourceConnector, ToSpark
 from riprap.graph.operators.base import Needed, Operator, PassesOn, Traits
 
 
@@ -15,10 +15,17 @@ class Source(Operator):
 
     TRAITS: ClassVar[Traits] = Traits(does="brings tuples in", punctuation="has no input")
 
+    UNORDERED: ClassVar[Traits] = replace(TRAITS, why_not="a DataFrame without position= cannot be replayed")
+
     connector: SourceConnector
     position: str | None
     ordering: str | None
     tick: str | None = None
+
+    @property
+    def traits(self) -> Traits:
+        unordered = isinstance(self.connector, FromSpark) and self.position is None
+        return self.UNORDERED if unordered else self.TRAITS
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return ()
@@ -33,7 +40,13 @@ class Sink(Operator):
 
     TRAITS: ClassVar[Traits] = Traits(does="takes tuples out", punctuation="ends here")
 
+    HANDED_OVER: ClassVar[Traits] = replace(TRAITS, why_not="what was handed over cannot be taken back")
+
     connector: SinkConnector
+
+    @property
+    def traits(self) -> Traits:
+        return self.HANDED_OVER if isinstance(self.connector, Callback | ToSpark) else self.TRAITS
 
     @property
     def outputs(self) -> tuple[str, ...]:

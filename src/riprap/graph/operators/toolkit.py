@@ -28,6 +28,7 @@ from riprap.graph.operators.functor import WITH_VARIABLES
 
 TOOLKIT: Mapping[str, Traits] = {
     "Source": Source.TRAITS,
+    "Source, unordered Spark": Source.UNORDERED,
     "Functor": Functor.TRAITS,
     "Functor with variables": WITH_VARIABLES,
     "Aggregate": Aggregate.TRAITS,
@@ -45,6 +46,7 @@ TOOLKIT: Mapping[str, Traits] = {
     "Lookup": Lookup.TRAITS,
     "Custom": Custom.TRAITS,
     "Sink": Sink.TRAITS,
+    "Sink, callback or Spark": Sink.HANDED_OVER,
 }
 
 HEADINGS = (

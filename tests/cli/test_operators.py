@@ -1,0 +1,38 @@
+"""``riprap operators`` lists every operator there is, with what it says of itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from tests.cli.conftest import Command
+
+from riprap.graph import operators
+from riprap.graph.operators import Inlet, Operator, Outlet, PassesOn
+from riprap.graph.operators.toolkit import TOOLKIT
+
+
+def kinds() -> dict[str, type[Operator]]:
+    found = (v for v in vars(operators).values() if inspect.isclass(v) and issubclass(v, Operator))
+    return {k.__name__: k for k in found if k not in (Operator, PassesOn, Inlet, Outlet)}
+
+
+def test_every_kind_of_operator_is_in_the_toolkit() -> None:
+    assert {name: kind.TRAITS for name, kind in kinds().items()}.items() <= TOOLKIT.items()
+
+
+def test_state_pages_and_slots_go_together() -> None:
+    for name, traits in TOOLKIT.items():
+        assert bool(traits.state) == bool(traits.pages), name
+        if traits.state:
+            assert traits.key != "any", name
+            assert traits.stale or traits.holds, f"{name} says nothing of what becomes of its state"
+
+
+def test_a_table_for_people_and_an_object_for_programs(riprap: Command) -> None:
+    assert "it blocks" in " ".join(riprap("operators").out.split())
+    listed = {o["operator"]: o for o in json.loads(riprap("operators", "--json").out)["operators"]}
+    assert list(listed) == list(TOOLKIT)
+    assert listed["Gate"]["consistent"] is False
+    assert listed["Barrier"]["holds"] is True
+    assert listed["Join"]["state"] == ["the window's tuples"] * 2
