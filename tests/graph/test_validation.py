@@ -124,6 +124,10 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         lambda a, t, o: a.aggregate("agg", t, by="ticker", window=wide(), select="count(*) as n"),
         "Aggregate 'agg' (HERE): by= names column 'ticker', which trades lacks. It has: k, price, size, at",
     ),
+    "key that is no name": (
+        lambda a, t, o: a.aggregate("agg", t, by=None, window=wide(), select="count(*) as n"),  # type: ignore[arg-type]
+        "Aggregate 'agg' (HERE): by= is None. Name a column, or several in a list",
+    ),
     "key named twice": (
         lambda a, t, o: a.aggregate("agg", t, by=("k", "k"), window=wide(), select="count(*) as n"),
         "Aggregate 'agg' (HERE): by=('k', 'k') names a column twice. Name each once",

@@ -19,7 +19,7 @@ Draw = st.DrawFn
 
 # The names columns have everywhere, so that streams are often alike enough to meet.
 POOL: Schema = {"k": "string", "j": "string", "i": "bigint", "n": "bigint", "v": "double", "t": "timestamp"}
-KEYS = ("k", "j", "i")
+KEYS = ("k", "j", "i", "v")
 MILLI = 1000
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.sampled_from(["a", "b", "a", "c", None]),
@@ -122,7 +122,7 @@ class Drawing:
         return (first,)
 
     def keys(self, schema: Schema, least: int = 0) -> tuple[str, ...]:
-        there = [k for k in KEYS if k in schema] or [n for n, t in schema.items() if t != "double"]
+        there = [k for k in KEYS if k in schema] or list(schema)
         if not there:
             return ()
         most = min(2, len(there))
@@ -328,7 +328,7 @@ def _shared(d: Drawing, *ports: tuple[str, ...]) -> Schema:
     """Return the columns that could be a key of several ports."""
     schemas = [d.streams[port[0]] for port in ports]
     first = schemas[0]
-    return {n: t for n, t in first.items() if t != "double" and all(s.get(n) == t for s in schemas)}
+    return {n: t for n, t in first.items() if all(s.get(n) == t for s in schemas)}
 
 
 def gate(d: Drawing) -> Operator | None:
@@ -501,7 +501,7 @@ def places(d: Drawing) -> tuple[tuple[str, tuple[str, ...]], ...]:
 @st.composite
 def circumstances(draw: Draw) -> Circumstances:
     """Draw how a run is cut up."""
-    ends = sorted(draw(st.lists(st.integers(0, 25), max_size=5)))
+    ends = sorted(draw(st.lists(st.integers(0, 25), max_size=7)))
     buckets = draw(st.integers(1, 7))
     each = len(ends) + 1
     return Circumstances(

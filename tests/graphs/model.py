@@ -7,6 +7,7 @@ everything, as a list of whole numbers; the tags of one stream all have the same
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +158,8 @@ def hash_of(key: Key, by: Sequence[str], schema: Mapping[str, str]) -> int:
     """Return what stands for a key in a tag, and what keys are put in order by."""
     if not by:
         return int(NO_KEY_HASH) >> 1
-    arrays = [pa.array([value], plain(schema[column])) for column, value in zip(by, key, strict=True)]
+    values = [math.nan if value == "NaN" and schema[c] == "double" else value for c, value in zip(by, key, strict=True)]
+    arrays = [pa.array([value], plain(schema[c])) for c, value in zip(by, values, strict=True)]
     return int(hash_arrays(arrays)[0]) >> 1
 
 

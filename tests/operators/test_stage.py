@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -102,3 +103,25 @@ def test_batches_without_rows_change_nothing(path: str) -> None:
     got = run_batches(app, batches, buckets=4, tasks=[3, 2, 4, 1, 3], path=path)
 
     assert [(r["k"], r["s"]) for r in got] == [("a", 1), ("b", 2), ("a", 2), ("b", 4)]
+
+
+def test_a_failure_that_a_tick_brings_about_is_laid_to_it() -> None:
+    app = rr.Application("ticking")
+    source = app.source("source", rr.rows([], "at bigint, v bigint"), ordering="at")
+    clock = app.clock("clock", rr.rows([], "at bigint, t timestamp"), time="t", ordering="at")
+    window = rr.tumbling(time="1s")
+    sums = app.aggregate("sums", source, window=window, clock=clock, select="sum(v) as total")
+    app.sink("out", sums, rr.memory())
+    most = 2**63 - 1
+
+    def batch(rows: list[tuple[int, int]], ticks: list[tuple[int, int]]) -> dict[str, pa.Table]:
+        stamped = [{"at": at, "t": datetime(1970, 1, 1, 0, 0, t, tzinfo=UTC)} for at, t in ticks]
+        return {
+            "source": pa.Table.from_pylist([{"at": at, "v": v} for at, v in rows], source.schema),
+            "clock": pa.Table.from_pylist(stamped, clock.schema),
+        }
+
+    with pytest.raises(rr.OperatorError, match="failed at a tick or a punctuation: EvaluationError: bigint overflow"):
+        run_batches(app, [batch([(0, most), (1, 1)], []), batch([(3, 1)], [(2, 1)])])
+    with pytest.raises(rr.OperatorError, match="failed at position 1 of source 'source': EvaluationError"):
+        run_batches(app, [batch([(0, most), (1, 1), (3, 1)], [(2, 1)])])

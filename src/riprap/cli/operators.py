@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from riprap.cli.screen import Screen, new_table
+from riprap.cli.screen import Screen
 from riprap.graph.operators.toolkit import HEADINGS, TOOLKIT, cells
 
 SUMMARY = "list the operators and what protection has to know of each"
@@ -28,10 +28,10 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         listed = [{"operator": name, **asdict(t), "consistent": t.consistent} for name, t in TOOLKIT.items()]
         screen.print_json({"operators": listed})
         return 0
-    table = new_table()
-    for heading in HEADINGS:
-        table.add_column(heading, ratio=None if heading == "operator" else 1, no_wrap=heading == "operator")
     for name, traits in TOOLKIT.items():
-        table.add_row(*map(Text, (name, *cells(traits))))
-    screen.out.print(table)
+        screen.say(Text.assemble((name, "bold"), f": {traits.does}"))
+        # An operator without state has nothing to say in most columns.
+        for heading, cell in zip(HEADINGS[2:], cells(traits)[1:], strict=True):
+            if cell not in ("none", "-", "any", "no"):
+                screen.say(f"    {heading}: {cell}")
     return 0

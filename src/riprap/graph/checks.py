@@ -81,6 +81,8 @@ class Here:
             raise GraphError(f"{self.kind} '{self.name}' ({self.location}): {error}") from error
 
     def keys(self, by: str | Sequence[str], *inputs: Inputs) -> tuple[str, ...]:
+        if not isinstance(by, str | list | tuple):
+            raise self.error(f"by= is {by!r}", "Name a column, or several in a list")
         keys = (by,) if isinstance(by, str) else tuple(by)
         if len(set(keys)) != len(keys):
             raise self.error(f"by={by!r} names a column twice", "Name each once")

@@ -17,7 +17,7 @@ from riprap.operators.chunk import Chunk, Ints, places, struct_of
 from riprap.operators.functor import compute
 from riprap.operators.given import Given, Result
 from riprap.operators.history import History, line_up
-from riprap.state.keys import Codes
+from riprap.state.keys import Codes, KeyTable
 from riprap.state.windows import Contents, gather, ranges
 
 # When a tuple arrived that waited already.
@@ -39,7 +39,8 @@ def run_barrier(operator: Barrier, given: Given) -> Result:
     chunks = [chunk.without_marks() for chunk in given.inputs]
     arrived = places(chunks)
     touched = np.flatnonzero(sum(np.bincount(c.code, minlength=len(given.keys)) for c in chunks))
-    queues = [_queue(operator, port, touched, arrived[port], given) for port in range(len(chunks))]
+    keys = given.keys.take(touched)
+    queues = [_queue(operator, port, touched, keys, arrived[port], given) for port in range(len(chunks))]
     rounds = np.minimum.reduce([np.diff(q.history.starts) for q in queues])
     pages = {}
     for port, queue in enumerate(queues):
@@ -60,10 +61,10 @@ def run_barrier(operator: Barrier, given: Given) -> Result:
     return Result(outputs=(made,), pages=pages)
 
 
-def _queue(operator: Barrier, port: int, touched: Ints, arrived: Ints, given: Given) -> Queue:
+def _queue(operator: Barrier, port: int, touched: Ints, keys: KeyTable, arrived: Ints, given: Given) -> Queue:
     chunk = given.inputs[port]
     new = struct_of({c: chunk.columns[c] for c in operator.kept_of_port(port)}, chunk.rows)
-    old = gather(given.pages.get(str(port), ()), given.keys.take(touched), new.type)
+    old = gather(given.pages.get(str(port), ()), keys, new.type)
     history = line_up(chunk.code, touched, len(given.keys), old)
     waited = np.full(len(old.tuples), _BEFORE)
     return Queue(history, old, new, history.line_up_numbers(waited, arrived))

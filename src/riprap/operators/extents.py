@@ -73,11 +73,6 @@ def find_extents(
     return Extents(key, low, high, due, kept)
 
 
-def measures_time(window: Window, given: Given) -> bool:
-    """Say whether each tuple's own time is kept with it."""
-    return window.time is not None and (window.on is not None or given.ticks is not None)
-
-
 def _measure(window: Window) -> int:
     if window.punctuation:
         return _PUNCTUATION

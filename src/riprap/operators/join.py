@@ -60,9 +60,7 @@ def run_join(operator: Join, given: Given) -> Result:
         chunk = Chunk(columns, matches.event, matches.code)
         chunks.append(chunk.with_columns(compute(operator.select, chunk, needed)))
     made = concatenate(chunks, operator.schema)
-    return Result(
-        outputs=(_in_order(made, happenings, given, operator.depth),), pages=sides.pages(operator, given.keys)
-    )
+    return Result(outputs=(_in_order(made, happenings, given, operator.depth),), pages=sides.pages(operator))
 
 
 def _that_count(operator: Join, port: int, given: Given) -> Chunk:

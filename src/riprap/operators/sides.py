@@ -45,8 +45,10 @@ class Side:
     matched: Flags | None = None
 
     @classmethod
-    def of(cls, operator: Join, port: int, first: int, chunk: Chunk, touched: Ints, given: Given) -> Side:
-        """Take up a port's window and put the batch's tuples behind it, key by key."""
+    def of(
+        cls, operator: Join, port: int, first: int, chunk: Chunk, touched: Ints, keys: KeyTable, given: Given
+    ) -> Side:
+        """Take up a port's window of the touched ``keys`` and put the batch's tuples behind it, key by key."""
         columns = {c: chunk.columns[c] for c in operator.kept_of_port(port)}
         if operator.windows[port].empty:
             return cls(first, columns, chunk.rows, np.arange(first, first + chunk.rows))
@@ -55,7 +57,7 @@ class Side:
             **({_MATCHED: pa.array(np.zeros(chunk.rows, bool))} if operator.puts_out_unmatched(port) else {}),
         }
         new = struct_of({**columns, **extra}, chunk.rows)
-        old = gather(given.pages.get(str(port), ()), given.keys.take(touched), new.type)
+        old = gather(given.pages.get(str(port), ()), keys, new.type)
         history = line_up(chunk.code, touched, len(given.keys), old)
         numbers = {
             name: history.line_up_numbers(
@@ -77,11 +79,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides; ``windows`` and ``matched`` (which rows have) are brought up to date while the batch is played."""
+    """Both sides of the touched ``keys``; ``windows`` and ``matched`` (which rows have) change as a batch is played."""
 
     left: Side
     right: Side
     touched: Ints
+    keys: KeyTable
     windows: BothWindows
     matched: Flags
     _now: Ints
@@ -92,8 +95,9 @@ class Sides:
         keys = len(given.keys)
         counts = sum(np.bincount(c.code, minlength=keys) for c in chunks)
         touched = np.arange(keys) if wide else np.flatnonzero(counts)
-        left = Side.of(operator, 0, 0, chunks[0], touched, given)
-        right = Side.of(operator, 1, left.rows, chunks[1], touched, given)
+        mine = given.keys.take(touched)
+        left = Side.of(operator, 0, 0, chunks[0], touched, mine, given)
+        right = Side.of(operator, 1, left.rows, chunks[1], touched, mine, given)
         held, now = np.zeros((keys, WIDTH), np.int64), np.full(len(touched), LONG_AGO)
         time, matched = np.empty(left.rows + right.rows, np.int64), np.zeros(left.rows + right.rows, bool)
         for port, side in enumerate((left, right)):
@@ -102,31 +106,29 @@ class Sides:
             held[touched, 2 * port] = side.history.starts[:-1] + side.first
             held[touched, 2 * port + 1] = side.history.fresh + side.first
             now = np.maximum(now, side.old.counters[:, 0] ^ LONG_AGO)
-            mine = slice(side.first, side.first + side.rows)
+            rows = slice(side.first, side.first + side.rows)
             if side.time is not None:
-                time[mine] = side.time
+                time[rows] = side.time
             if side.matched is not None:
-                matched[mine] = side.matched
+                matched[rows] = side.matched
         place = np.concatenate([left.place, right.place])
         windows = BothWindows(held=held, time=time, place=place, has_null=given.keys.has_null)
         windows.now[touched] = now
-        return cls(left, right, touched, windows, matched, now)
+        return cls(left, right, touched, mine, windows, matched, now)
 
-    def pages(self, operator: Join, keys: KeyTable) -> dict[str, pa.RecordBatch]:
+    def pages(self, operator: Join) -> dict[str, pa.RecordBatch]:
         """Make the pages that say what the windows hold now, of the sides where that is news."""
         # A clock's time is no key's own.
         now = self._now if operator.clock is not None else self.windows.now[self.touched]
         both = self.left.history is not None and self.right.history is not None
         found = {}
         for port, side in enumerate((self.left, self.right)):
-            page = self._page(port, side, keys, now, alone=not both)
+            page = self._page(port, side, now, alone=not both)
             if page is not None:
                 found[str(port)] = page
         return found
 
-    def _page(
-        self, port: int, side: Side, keys: KeyTable, now: Ints, *, alone: bool
-    ) -> pa.RecordBatch | None:
+    def _page(self, port: int, side: Side, now: Ints, *, alone: bool) -> pa.RecordBatch | None:
         """Write what came in; of a key with an old tuple that has matched since, all that is held."""
         if side.history is None or side.old is None:
             return None
@@ -156,4 +158,4 @@ class Sides:
         np.cumsum(count, out=offsets[1:])
         counters = (now ^ LONG_AGO)[written, np.newaxis]
         contents = Contents(offsets, struct_of(columns, len(rows)), counters)
-        return make_page(keys.take(self.touched[written]), contents, (high - low)[written])
+        return make_page(self.keys.take(written), contents, (high - low)[written])

@@ -169,19 +169,21 @@ class _Stage:
         """Find the first tuple on which the operator fails, by running it on ever shorter beginnings of the batch."""
         inputs = given.inputs or ((given.control,) if given.control else ())
         ranks = np.unique(np.concatenate([c.rank for c in inputs]))
-        low, high = 0, len(ranks)
+        # The least number of tuples on which it fails again lies between these; one more than there are: on none.
+        low, high = 0, len(ranks) + 1
         while low < high:
             middle = (low + high) // 2
-            until = tuple(c.slice(0, int(np.searchsorted(c.rank, ranks[middle], "right"))) for c in inputs)
+            ends = (int(np.searchsorted(c.rank, ranks[middle - 1], "right")) if middle else 0 for c in inputs)
+            until = tuple(c.slice(0, end) for c, end in zip(inputs, ends, strict=True))
             shorter = replace(given, inputs=until) if given.inputs else replace(given, control=until[0])
             try:
                 kernel(operator, shorter)
                 low = middle + 1
             except Exception as again:
                 error, high = again, middle
-        where = "at a tuple that could not be found again"
-        if low < len(ranks):
-            tag = [int(column[int(ranks[low])]) for column in self.arrival.tags]
+        where = "at a tick or a punctuation" if low == 0 else "at a tuple that could not be found again"
+        if 0 < low <= len(ranks):
+            tag = [int(column[int(ranks[low - 1])]) for column in self.arrival.tags]
             where = f"at tuple {tag}"
             if self.arrival.from_sources:
                 where = f"at position {tag[self.origin + 1]} of source '{self.sources[tag[self.origin]]}'"
