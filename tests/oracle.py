@@ -259,7 +259,12 @@ def tumbling_oracle(
 
 
 def deduplicate_oracle(
-    events: Iterable[Event], *, by: str, tuples: int | None = None, time: int | None = None, on: str | None = None
+    events: Iterable[Event],
+    *,
+    by: str,
+    tuples: int | None = None,
+    time: int | None = None,
+    on: str | None = None,
 ) -> list[Row]:
     """Drop each tuple of which one of the same key was put out among the ones before it, or less than ``time`` ago."""
     outputs: list[Row] = []
@@ -298,7 +303,7 @@ def hold_oracle(
 ) -> list[Event]:
     """Let tuples go when they are due: each after a delay, or no two of a key closer than a gap.
 
-    Ticks pass, after what they let go.
+    Say also when: an arrival stands before what it lets go, a tick after it.
     """
     waiting: defaultdict[Any, deque[tuple[float, Row]]] = defaultdict(deque)
     # Before any time is known it is as long ago as can be.
@@ -320,6 +325,7 @@ def hold_oracle(
         if kind != "tuple":
             continue
         group = group_of(what[by]) if by else None
+        outputs.append(("arrival", what))
         if on is not None and what[on] is not None:
             newest[group] = max(newest[group], what[on])
         now = newest[group] if on is not None else clock

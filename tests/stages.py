@@ -119,7 +119,9 @@ class Element:
 class Stage:
     """A compiled application, and the state its batches left in a folder."""
 
-    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1, path: str | None = "direct") -> None:
+    def __init__(
+        self, app: rr.Application, folder: Path, *, buckets: int = 1, path: str | None = "direct"
+    ) -> None:
         self.layout = compile_graph(app.graph(), buckets=buckets, tasks=1, path=path)
         self.elements = {p.name: Element(p, folder / p.name, app.graph()) for p in self.layout.plans}
         first = self.elements[self.layout.plans[0].name]
@@ -161,7 +163,11 @@ class Stage:
 
 def _arrived(schema: pa.Schema, tags: int, tuples: Sequence[pa.Table], marks: Sequence[pa.Table]) -> Rows:
     names = [f"${i}" for i in range(tags)]
-    table = pa.concat_tables(tuples) if tuples else pa.schema([*schema, *((n, pa.int64()) for n in names)]).empty_table()
+    table = (
+        pa.concat_tables(tuples)
+        if tuples
+        else pa.schema([*schema, *((n, pa.int64()) for n in names)]).empty_table()
+    )
     punctuations = pa.concat_tables(marks) if marks else None
     return Rows(
         {c: _one(table.column(c)) for c in schema.names},

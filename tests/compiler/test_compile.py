@@ -143,7 +143,9 @@ def test_sources_always_read_key_position_and_ordering() -> None:
     alone = s.done(counts)
     s = Sketch()
     counts = s.count("counts", s.source("one", position="v", ordering="at"))
-    both = s.done(counts, s.count("others", s.source("two", ordering="v_at", schema="k string, v_at bigint, w int")))
+    both = s.done(
+        counts, s.count("others", s.source("two", ordering="v_at", schema="k string, v_at bigint, w int"))
+    )
 
     # One source alone is in order as it is.
     assert only(compile_graph(alone, buckets=1, tasks=1)).needed["one"] == {"k", "v"}

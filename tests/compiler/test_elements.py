@@ -22,7 +22,8 @@ def elements(graph: rr.Graph) -> dict[str, Element]:
 def shared(graph: rr.Graph) -> dict[str, list[str]]:
     """Return the operators of each element, sinks left out."""
     return {
-        name: [o.name for o in e.operators if not o.name.startswith("out")] for name, e in elements(graph).items()
+        name: [o.name for o in e.operators if not o.name.startswith("out")]
+        for name, e in elements(graph).items()
     }
 
 
@@ -287,7 +288,9 @@ def test_a_clock_is_heard_wherever_it_is_needed() -> None:
     feed = s.source(ordering="at")
     clock = s.app.clock("clock", rr.rows([], "at bigint, t timestamp"), time="t", ordering="at")
     timed: dict[str, Any] = {"window": rr.tumbling(time="1s"), "clock": clock, "select": "count(*) as n"}
-    graph = s.done(s.app.aggregate("by_k", feed, by="k", **timed), s.app.aggregate("by_j", feed, by="j", **timed))
+    graph = s.done(
+        s.app.aggregate("by_k", feed, by="k", **timed), s.app.aggregate("by_j", feed, by="j", **timed)
+    )
 
     assert shared(graph) == {"sketch": ["feed", "clock", "by_k"], "by_j": ["by_j"]}
     assert [list(e.entries) for e in fuse(graph)] == [["feed", "clock"], ["feed", "clock"]]
@@ -317,7 +320,10 @@ def punctuated(by: Any) -> rr.Graph:
 
 def test_what_heeds_punctuations_of_every_key_is_behind_a_channel() -> None:
     # A punctuation that a tuple of one key makes closes the windows of all, and other tasks have those.
-    assert shared(punctuated("k")) == {"sketch": ["feed", "marked", "passed", "counts"], "closing": ["closing"]}
+    assert shared(punctuated("k")) == {
+        "sketch": ["feed", "marked", "passed", "counts"],
+        "closing": ["closing"],
+    }
     assert shared(punctuated(())) == {"sketch": ["feed", "marked", "passed", "closing", "counts"]}
 
 

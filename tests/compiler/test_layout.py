@@ -12,7 +12,9 @@ def two_keys() -> rr.Graph:
     """Counts by one key, their sums by another, and the feed itself joined with those."""
     s = Sketch()
     feed = s.source()
-    lasts = s.app.aggregate("lasts", feed, by="k", window=ONE, select="last(j) as j, last(v) as v, max(at) as at")
+    lasts = s.app.aggregate(
+        "lasts", feed, by="k", window=ONE, select="last(j) as j, last(v) as v, max(at) as at"
+    )
     sums = s.app.aggregate("sums", lasts, by="j", window=ONE, select="sum(v) as total")
     return s.done(s.join("joined", feed, sums, by="j", select="k, total"))
 
@@ -29,7 +31,10 @@ def test_streams_between_elements_go_by_channels() -> None:
     ]
     # A channel carries the columns that anyone reads, and the key.
     assert (lasts.schema.names, feed.schema.names) == (["j", "v"], ["k", "j", "v", "at"])
-    assert {s: [c.name for c in cs] for s, cs in first.outlets.items()} == {"feed": ["feed@j"], "lasts": ["lasts@j"]}
+    assert {s: [c.name for c in cs] for s, cs in first.outlets.items()} == {
+        "feed": ["feed@j"],
+        "lasts": ["lasts@j"],
+    }
     assert second.inlets == {"lasts": lasts, "feed": feed}
     assert (second.root, second.roots, feed.root) == ("sketch", ("sketch",), "sketch")
     assert [o.name for o in second.graph] == ["lasts", "feed", "sums", "joined", "out0"]

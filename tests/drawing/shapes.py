@@ -121,7 +121,9 @@ def ways_in() -> Graph:
         ),
     )
     app.sink("out", [counts, odd, even], memory())
-    operators = [dataclasses.replace(o, control=(odd.name,)) if o.name == "parity" else o for o in app.graph()]
+    operators = [
+        dataclasses.replace(o, control=(odd.name,)) if o.name == "parity" else o for o in app.graph()
+    ]
     return Graph.of("ways_in", operators)
 
 
@@ -148,7 +150,9 @@ def graphs(draw: st.DrawFn) -> Graph:
             streams.append(shape.source(f"op_{place}"))
             continue
         least, most = (2, 2) if kind == "join" else (1, 3)
-        inputs = draw(st.lists(st.sampled_from(streams), min_size=least, max_size=most, unique_by=lambda s: s.name))
+        inputs = draw(
+            st.lists(st.sampled_from(streams), min_size=least, max_size=most, unique_by=lambda s: s.name)
+        )
         read |= {stream.name for stream in inputs}
         name = f"op_{place}"
         streams.append(shape.join(name, *inputs) if kind == "join" else shape.functor(name, inputs))
@@ -160,4 +164,6 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 def edges_of(graph: Graph) -> list[tuple[str, str]]:
     """Return who feeds whom, each pair once; a control port is no way in."""
-    return sorted({(graph.producer(stream).name, operator.name) for operator in graph for stream in operator.inputs})
+    return sorted(
+        {(graph.producer(stream).name, operator.name) for operator in graph for stream in operator.inputs}
+    )

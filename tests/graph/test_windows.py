@@ -74,18 +74,36 @@ def test_a_window_by_time_without_a_column_hears_a_clock() -> None:
             "tumbling(...) takes one of tuples=, time= or delta= or punctuation=True, got delta and punctuation",
         ),
         (lambda: rr.tumbling(tuples=0), "tumbling(tuples=...) takes a whole number of at least 1, got 0"),
-        (lambda: rr.sliding(tuples=1, on="x"), "sliding(...): on= goes with time= or delta=, not with tuples="),
+        (
+            lambda: rr.sliding(tuples=1, on="x"),
+            "sliding(...): on= goes with time= or delta=, not with tuples=",
+        ),
         (lambda: rr.sliding(delta=1), "sliding(...): delta= needs on=, the column whose change it measures"),
         (lambda: rr.sliding(delta=-1, on="x"), "sliding(delta=...) takes a number of at least 0, got -1"),
         (lambda: rr.sliding(delta=True, on="x"), "sliding(delta=...) takes a number of at least 0, got True"),
-        (lambda: rr.sliding(delta=float("nan"), on="x"), "sliding(delta=...) takes a number of at least 0, got nan"),
-        (lambda: rr.sliding(delta=float("inf"), on="x"), "sliding(delta=...) takes a number of at least 0, got inf"),
+        (
+            lambda: rr.sliding(delta=float("nan"), on="x"),
+            "sliding(delta=...) takes a number of at least 0, got nan",
+        ),
+        (
+            lambda: rr.sliding(delta=float("inf"), on="x"),
+            "sliding(delta=...) takes a number of at least 0, got inf",
+        ),
         (lambda: rr.sliding(time="1s", on=3), "sliding(...): on= names a column, got 3"),  # type: ignore[arg-type]
-        (lambda: rr.tumbling(time=0), "tumbling(time=...) takes a time such as '10s', '250ms' or '2m', got 0"),
-        (lambda: rr.sliding(time=False), "sliding(time=...) takes a time such as '10s', '250ms' or '2m', got False"),
+        (
+            lambda: rr.tumbling(time=0),
+            "tumbling(time=...) takes a time such as '10s', '250ms' or '2m', got 0",
+        ),
+        (
+            lambda: rr.sliding(time=False),
+            "sliding(time=...) takes a time such as '10s', '250ms' or '2m', got False",
+        ),
         (lambda: rr.every(), "every(...) takes tuples= or time=, one of them"),
         (lambda: rr.every(tuples=1, time="1s"), "every(...) takes tuples= or time=, one of them"),
-        (lambda: rr.every(time="soon"), "every(time=...) takes a time such as '10s', '250ms' or '2m', got 'soon'"),
+        (
+            lambda: rr.every(time="soon"),
+            "every(time=...) takes a time such as '10s', '250ms' or '2m', got 'soon'",
+        ),
     ],
 )
 def test_a_window_that_is_none_is_refused(make: Callable[[], object], said: str) -> None:
@@ -172,7 +190,9 @@ def test_rules_are_chosen_by_the_shape_of_the_window() -> None:
     app = rr.Application("chosen")
     stream = app.source("feed", rr.rows([], "k string"))
     for name, window in (("slides", rr.sliding(tuples=2)), ("tumbles", rr.tumbling(tuples=2))):
-        app.sink(f"{name}_out", app.aggregate(name, stream, window=window, select="count(*) as n"), rr.memory())
+        app.sink(
+            f"{name}_out", app.aggregate(name, stream, window=window, select="count(*) as n"), rr.memory()
+        )
     graph = app.graph()
 
     assert graph["slides"].summary() == "count(*), sliding(2 tuples), every 1 tuples"

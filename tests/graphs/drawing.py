@@ -22,10 +22,13 @@ POOL: Schema = {"k": "string", "j": "string", "i": "bigint", "n": "bigint", "v":
 KEYS = ("k", "j", "i", "v")
 MILLI = 1000
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "string": st.sampled_from(["a", "b", "a", "c", None]),
-    "bigint": st.sampled_from([0, 1, 2, 1, 3, -2, 7, None]),
+    "string": st.sampled_from(["a", "b", "a", "a", "c", None]),
+    "bigint": st.sampled_from([0, 1, 2, 1, 1, 3, -2, 7, None]),
     "double": st.sampled_from([0.0, 1.5, -2.0, -0.0, 0.1, float("nan"), 4.0, None]),
-    "timestamp": st.none() | st.integers(-4, 30).map(lambda n: n * MILLI) | st.integers(-3 * MILLI, 20 * MILLI),
+    # Mostly whole, so that times often lie exactly at the ends of windows.
+    "timestamp": st.sampled_from([0, 0, 0, 1, 500]).flatmap(
+        lambda odd: st.none() | st.integers(-4, 20).map(lambda n: n * MILLI + odd)
+    ),
 }
 SPANS = st.integers(1, 9).map(lambda n: n / 1000)
 
@@ -114,7 +117,11 @@ class Drawing:
     def port(self, one_in: int = 4) -> tuple[str, ...]:
         """Draw the streams of a port: mostly one, but in one of so many cases more if there are others like it."""
         first = self.stream()
-        alike = [s for s, schema in self.streams.items() if list(schema.items()) == list(self.streams[first].items())]
+        alike = [
+            s
+            for s, schema in self.streams.items()
+            if list(schema.items()) == list(self.streams[first].items())
+        ]
         others = [s for s in alike if s != first]
         if others and sometimes(self.draw, one_in):
             more = self.draw(st.lists(st.sampled_from(others), unique=True, min_size=1, max_size=2))
@@ -126,7 +133,9 @@ class Drawing:
         if not there:
             return ()
         most = min(2, len(there))
-        return tuple(self.draw(st.lists(st.sampled_from(there), unique=True, min_size=min(least, most), max_size=most)))
+        return tuple(
+            self.draw(st.lists(st.sampled_from(there), unique=True, min_size=min(least, most), max_size=most))
+        )
 
     def add(self, operator: Operator) -> None:
         schemas = [self.streams[port[0]] for port in operator.ports]
@@ -176,7 +185,9 @@ def split(d: Drawing) -> Operator | None:
     if exact and sometimes(d.draw, 3):
         on = d.draw(st.sampled_from(exact))
         values = st.dictionaries(
-            VALUES[schema[on]], st.lists(st.sampled_from(streams), unique=True, max_size=2).map(tuple), max_size=4
+            VALUES[schema[on]],
+            st.lists(st.sampled_from(streams), unique=True, max_size=2).map(tuple),
+            max_size=4,
         )
         table = tuple(d.draw(values).items())
         default = d.draw(st.sampled_from([None, *streams]))
@@ -225,7 +236,7 @@ def window(d: Drawing, schema: Schema, *, tumbling: bool, punctuated: bool) -> W
     times = [n for n, t in schema.items() if t == "timestamp"]
     numbers = [n for n, t in schema.items() if t in ("bigint", "double")]
     kinds += ["time", "time"] if times else []
-    kinds += ["clock", "clock"] if d.clock else []
+    kinds += ["clock"] * 3 if d.clock else []
     kinds += ["delta"] if numbers else []
     if tumbling and punctuated:
         kinds += ["punctuation"] * 3
@@ -250,7 +261,9 @@ def aggregate(d: Drawing) -> Operator | None:
     calls: list[tuple[str, str, Column | None]] = []
     for name in [n for n in schema if n in POOL and n not in by]:
         functions = ["last", "first", "max", "min"]
-        functions += ["sum"] * 2 if schema[name] == "bigint" else ["avg"] * 2 if schema[name] == "double" else []
+        functions += (
+            ["sum"] * 2 if schema[name] == "bigint" else ["avg"] * 2 if schema[name] == "double" else []
+        )
         calls.append((name, d.draw(st.sampled_from(functions)), Column(name, schema[name])))
     if not calls or sometimes(d.draw, 3):
         name = "n" if "n" not in by else "c"
@@ -365,11 +378,15 @@ def join(d: Drawing) -> Operator | None:
     if all(w.empty for w in windows):
         windows = (rr.sliding(tuples=2), windows[1])
     columns = _qualified(d, ports, by)
-    where = condition(d.draw, [c for c in columns if isinstance(c, Column)]) if d.draw(st.booleans()) else None
+    where = (
+        condition(d.draw, [c for c in columns if isinstance(c, Column)]) if d.draw(st.booleans()) else None
+    )
     outer = d.draw(st.sampled_from(["inner", "inner", "left", "full"]))
     # The left side's key, called by the port's name, is that of the right where there is no left.
     ambiguous = {(k, 0) for k in by} if outer == "full" else set()
-    select = selection(d.draw, [c for c in columns if not (isinstance(c, Column) and (c.name, c.side) in ambiguous)])
+    select = selection(
+        d.draw, [c for c in columns if not (isinstance(c, Column) and (c.name, c.side) in ambiguous)]
+    )
     return pairing.Join(
         name=d.name("j"), ports=ports, by=by, windows=windows, where=where, select=select, outer=outer
     )
@@ -431,22 +448,25 @@ def sources(draw: Draw, names: Sequence[str], clock: bool, most: int) -> tuple[S
         row = st.tuples(st.sampled_from([1, 1, 0, 2]), *(VALUES[schema[c]] for c in columns))
         rising = draw(st.booleans())
         at, rows = 0, []
-        many = draw(st.integers(0, most))
+        many = most if draw(st.booleans()) else draw(st.integers(0, most))
         for place, (step, *values) in enumerate(draw(st.lists(row, min_size=many, max_size=many))):
             at += step
             if rising and "t" in columns and values[columns.index("t")] is not None:
-                values[columns.index("t")] = values[columns.index("t")] // 4 + place * MILLI
+                values[columns.index("t")] = values[columns.index("t")] % (2 * MILLI) + place * MILLI
             rows.append((at, *values))
         found.append(Source(name=name, schema=tuple(schema.items()), rows=tuple(rows)))
     if clock:
-        many = draw(st.integers(0, most))
-        step = st.tuples(st.sampled_from([1, 2, 3, 0]), st.integers(-2, 6))
-        steps = draw(st.lists(step, min_size=many, max_size=many))
+        many = most if draw(st.booleans()) else draw(st.integers(0, most))
+        step = st.tuples(
+            st.sampled_from([1, 1, 2, 0]), st.sampled_from([1000, 1000, 2000, 0, 500, 3500, -1000])
+        )
         at, time, rows = 0, 0, []
-        for step, more in steps:
-            at, time = at + step, time + more * 500
+        for later, more in draw(st.lists(step, min_size=many, max_size=many)):
+            at, time = at + later, time + more
             rows.append((at, time))
-        ticks = Source(name="clock", schema=(("at", at_type), ("now", "timestamp")), rows=tuple(rows), tick="now")
+        ticks = Source(
+            name="clock", schema=(("at", at_type), ("now", "timestamp")), rows=tuple(rows), tick="now"
+        )
         found.insert(draw(st.integers(0, len(found))), ticks)
     return tuple(found)
 

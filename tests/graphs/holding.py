@@ -47,7 +47,9 @@ class Deduplicate(Passing):
             return [app.deduplicate(self.name, ports[0], by=self.by, tuples=self.tuples)]
         heard = clock if self.clocked else None
         return [
-            app.deduplicate(self.name, ports[0], by=self.by, time=(self.time or 0) / 1_000_000, on=self.on, clock=heard)
+            app.deduplicate(
+                self.name, ports[0], by=self.by, time=(self.time or 0) / 1_000_000, on=self.on, clock=heard
+            )
         ]
 
     def run(self, events: Sequence[Happening], schemas: Sequence[Schema]) -> list[Output]:
@@ -73,7 +75,8 @@ class Deduplicate(Passing):
 
     def _passes(self, before: int | None, now: int | None) -> bool:
         if self.tuples is not None:
-            assert before is not None and now is not None
+            assert before is not None
+            assert now is not None
             return now - before > self.tuples
         if now is None or before is None:
             # Long ago is one time, which lies further back than any other.
@@ -92,7 +95,11 @@ class Queue:
     def leave(self) -> list[Row]:
         """Let go of what is due now."""
         gone = []
-        while self.waiting and self.now is not None and (self.waiting[0][0] is None or self.waiting[0][0] <= self.now):
+        while (
+            self.waiting
+            and self.now is not None
+            and (self.waiting[0][0] is None or self.waiting[0][0] <= self.now)
+        ):
             gone.append(self.waiting.popleft()[1])
         return gone
 
@@ -137,7 +144,11 @@ class Delay(Held):
 
     def add(self, app: rr.Application, ports: Sequence[Any], clock: rr.Stream | None) -> Sequence[rr.Stream]:
         heard = clock if self.clocked else None
-        return [app.delay(self.name, ports[0], time=(self.time or 0) / 1_000_000, on=self.on, clock=heard, by=self.by)]
+        return [
+            app.delay(
+                self.name, ports[0], time=(self.time or 0) / 1_000_000, on=self.on, clock=heard, by=self.by
+            )
+        ]
 
     def enter(self, queue: Queue, row: Row) -> list[Row]:
         gone = queue.leave()

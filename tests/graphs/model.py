@@ -158,7 +158,10 @@ def hash_of(key: Key, by: Sequence[str], schema: Mapping[str, str]) -> int:
     """Return what stands for a key in a tag, and what keys are put in order by."""
     if not by:
         return int(NO_KEY_HASH) >> 1
-    values = [math.nan if value == "NaN" and schema[c] == "double" else value for c, value in zip(by, key, strict=True)]
+    values = [
+        math.nan if value == "NaN" and schema[c] == "double" else value
+        for c, value in zip(by, key, strict=True)
+    ]
     arrays = [pa.array([value], plain(schema[c])) for c, value in zip(by, values, strict=True)]
     return int(hash_arrays(arrays)[0]) >> 1
 

@@ -103,7 +103,9 @@ class Join(Operator):
     def _times_count(self) -> bool:
         return any(w.time for w in self.windows)
 
-    def _comes(self, meeting: Meeting, port: int, row: Row, time: int | None) -> Iterator[tuple[Row | None, Row | None]]:
+    def _comes(
+        self, meeting: Meeting, port: int, row: Row, time: int | None
+    ) -> Iterator[tuple[Row | None, Row | None]]:
         yield from self._time_goes_on(meeting, time)
         me, mine, size = Member(row, time), meeting.held[port], self.windows[port].tuples
         if not self.windows[port].empty:

@@ -37,9 +37,9 @@ class Source:
     def table(self, rows: Sequence[Row]) -> pa.Table:
         return pa.table(
             {
-                name: pa.array([row[name] for row in rows], pa.int64() if kind == "timestamp" else ARROW[kind]).cast(
-                    ARROW[kind]
-                )
+                name: pa.array(
+                    [row[name] for row in rows], pa.int64() if kind == "timestamp" else ARROW[kind]
+                ).cast(ARROW[kind])
                 for name, kind in self.schema
             }
         )
@@ -86,7 +86,9 @@ class Program:
             app.sink(f"out{number}", [streams[s] for s in sink], rr.memory())
         by_operator = {o.name: streams[o.outputs[0]] for o in self.operators}
         for element, operators in self.places:
-            named = [n if n.startswith("out") else by_operator.get(n) or streams.get(n) or clock for n in operators]
+            named = [
+                n if n.startswith("out") else by_operator.get(n) or streams.get(n) or clock for n in operators
+            ]
             app.place(element, *named)
         return app
 
@@ -98,8 +100,8 @@ def port_of(streams: list[rr.Stream]) -> rr.Stream | list[rr.Stream]:
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """What must not show in the results: where batches end (before these ``at``s or positions), buckets, tasks, elements
-    (by number) that take in a batch later, and how tuples reach the first element."""
+    """What must not show in the results: where batches end (before these ``at``s or positions), buckets, tasks,
+    elements (by number) that take in a batch later, and how tuples reach the first element."""
 
     ends: tuple[int, ...] = ()
     buckets: int = 1
@@ -126,7 +128,9 @@ def meaning(program: Program) -> Rows:
         made = operator.run(happenings(ports, ticks if operator.clocked else ()), schemas)
         depth = depth_of(ports) + operator.depth
         for stream, schema, output in zip(operator.outputs, operator.schemas(schemas), made, strict=True):
-            assert all(a.tag < b.tag for a, b in itertools.pairwise(output.events)), "no two have the same tag"
+            assert all(a.tag < b.tag for a, b in itertools.pairwise(output.events)), (
+                "no two have the same tag"
+            )
             trails[stream] = Trail(schema, depth, output.events)
     return {
         f"out{number}": [h.row for h in happenings([[trails[s] for s in sink]]) if h.row is not None]

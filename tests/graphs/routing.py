@@ -93,7 +93,12 @@ class Split(Operator):
             outputs = {name: c.sql() for name, c in zip(self.streams, self.conditions, strict=True)}
             return list(app.split(self.name, ports[0], outputs=outputs, first=self.first).values())
         made = app.split(
-            self.name, ports[0], outputs=self.streams, on=self.on, table=dict(self.table), default=self.default
+            self.name,
+            ports[0],
+            outputs=self.streams,
+            on=self.on,
+            table=dict(self.table),
+            default=self.default,
         )
         return list(made.values())
 
@@ -183,7 +188,9 @@ class Lookup(Operator):
         columns = [f"{own}.{n} as {n}" for n in stream.schema.names if n != self.value]
         select = ", ".join([*columns, f"{self.name}.found as {self.value}"])
         return [
-            app.lookup(self.name, ports[0], table=table, by={self.by: "id"}, select=select, missing=self.missing)
+            app.lookup(
+                self.name, ports[0], table=table, by={self.by: "id"}, select=select, missing=self.missing
+            )
         ]
 
     def run(self, events: Sequence[Happening], schemas: Sequence[Schema]) -> list[Output]:

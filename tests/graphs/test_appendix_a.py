@@ -63,14 +63,20 @@ def test_a1_and_a3_source_and_sink() -> None:
 def test_a5_functor_that_filters_three_streams() -> None:
     app = rr.Application("appendix")
     streams = [source(app, n) for n in ("SomeSourceStream", "AnotherSourceStream", "YetAnotherStream")]
-    app.sink("out", app.functor("AStringStream", streams, where="id = 'AString'", select="attr1, attr2"), rr.memory())
+    app.sink(
+        "out",
+        app.functor("AStringStream", streams, where="id = 'AString'", select="attr1, attr2"),
+        rr.memory(),
+    )
 
     got = run_batches(
         app,
         [
             {
                 "SomeSourceStream": table(STRINGS, [(3, "AString", "some", "3"), (9, "Other", "some", "9")]),
-                "AnotherSourceStream": table(STRINGS, [(1, "AString", "another", "1"), (3, "AString", "another", "3")]),
+                "AnotherSourceStream": table(
+                    STRINGS, [(1, "AString", "another", "1"), (3, "AString", "another", "3")]
+                ),
                 "YetAnotherStream": table(STRINGS, [(2, None, "yet", "2"), (4, "AString", "yet", "4")]),
             }
         ],
@@ -87,7 +93,9 @@ def test_a5_functor_that_filters_three_streams() -> None:
 def test_a6_functor_that_adds_a_timestamp() -> None:
     schema = parse_schema("at timestamp, id string, attr1 string, attr2 string")
     app = rr.Application("appendix")
-    streams = [source(app, n, schema) for n in ("SomeSourceStream", "AnotherSourceStream", "YetAnotherStream")]
+    streams = [
+        source(app, n, schema) for n in ("SomeSourceStream", "AnotherSourceStream", "YetAnotherStream")
+    ]
     select = "cast(at as bigint) * 1000000 as timestamp, id, attr1, attr2"
     app.sink("out", app.functor("TimestampedStream", streams, select=select), rr.memory())
 
@@ -113,7 +121,9 @@ def test_a8_aggregate_of_the_last_20_tuples_after_every_tuple() -> None:
     integers = source(app, "IntegerStream", INTEGERS)
     window, emit = rr.sliding(tuples=20), rr.every(tuples=1)
     app.sink(
-        "out", app.aggregate("MaxIntStream", integers, window=window, emit=emit, select="max(intValue) as max"), rr.memory()
+        "out",
+        app.aggregate("MaxIntStream", integers, window=window, emit=emit, select="max(intValue) as max"),
+        rr.memory(),
     )
     rows = table(INTEGERS, [(n, 50 if n == 0 else n) for n in range(25)])
 
@@ -141,8 +151,8 @@ def test_a9_aggregate_of_the_last_15_seconds_every_2_seconds() -> None:
         ],
     )
 
-    # Three tuples come at second 0 and one at second 3. At second m the window is [m - 15, m): the three are gone at 16,
-    # the last one at 20, and an empty window puts out nothing.
+    # Three tuples come at second 0 and one at second 3. At second m the window is [m - 15, m): the three are gone at
+    # 16, the last one at 20, and an empty window puts out nothing.
     assert [r["count"] for r in got] == [3, 4, 4, 4, 4, 4, 4, 1, 1]
 
 
@@ -254,9 +264,13 @@ def test_a16_barrier() -> None:
 
 def test_a17_punctor() -> None:
     app = rr.Application("appendix")
-    marked = app.punctor("PunctuatedStream", source(app, "Stream1", NUMBERED), where="id > 100", place="after")
+    marked = app.punctor(
+        "PunctuatedStream", source(app, "Stream1", NUMBERED), where="id > 100", place="after"
+    )
     app.sink("out", marked, rr.memory())
-    windows = app.aggregate("Windows", marked, window=rr.tumbling(punctuation=True), select="collect_list(id) as ids")
+    windows = app.aggregate(
+        "Windows", marked, window=rr.tumbling(punctuation=True), select="collect_list(id) as ids"
+    )
     app.sink("windows", windows, rr.memory())
     rows = table(NUMBERED, [(n, i, "") for n, i in enumerate([1, 101, 5, 7, 200, 3])])
 
@@ -267,7 +281,9 @@ def test_a17_punctor() -> None:
 
 def test_a19_split_by_a_file(tmp_path: Path) -> None:
     mapping = tmp_path / "map.txt"
-    mapping.write_text("value,output\nred,Attr1Stream\ngreen,Attr2Stream\nblue,Attr3Stream\ngreen,Attr3Stream\n")
+    mapping.write_text(
+        "value,output\nred,Attr1Stream\ngreen,Attr2Stream\nblue,Attr3Stream\ngreen,Attr3Stream\n"
+    )
     app = rr.Application("appendix")
     names = ("Attr1Stream", "Attr2Stream", "Attr3Stream")
     streams = app.split("Split", source(app, "Stream1"), outputs=names, on="attr1", table=mapping)

@@ -45,7 +45,9 @@ class Windowed(Operator):
         for event in events:
             if event.row is not None:
                 key = key_of(event.row, self.by)
-                window = keys.setdefault(key, KeyWindow(self.window, self.rule, now if self.clocked else None))
+                window = keys.setdefault(
+                    key, KeyWindow(self.window, self.rule, now if self.clocked else None)
+                )
                 made = window.tuple_comes(self._measured(event.row))
                 yield from ((event, key, 0, [each["row"] for each in contents]) for contents in made)
                 continue
@@ -54,7 +56,9 @@ class Windowed(Operator):
             hashes = {key: hash_of(key, self.by, schema) for key in keys}
             for key in sorted(keys, key=lambda key: hashes[key]):
                 made = keys[key].punctuation_comes() if event.time is None else keys[key].time_comes(now)
-                yield from ((event, key, hashes[key], [each["row"] for each in contents]) for contents in made)
+                yield from (
+                    (event, key, hashes[key], [each["row"] for each in contents]) for contents in made
+                )
             if event.time is None:
                 yield event, None, 0, []
 
@@ -85,15 +89,25 @@ class Aggregate(Windowed):
 
     def schemas(self, ports: Sequence[Schema]) -> list[Schema]:
         kinds = {"count": "bigint", "avg": "double"}
-        made = {name: kinds.get(function, column.type if column else "") for name, function, column in self.calls}
+        made = {
+            name: kinds.get(function, column.type if column else "") for name, function, column in self.calls
+        }
         return [{**{k: ports[0][k] for k in self.by}, **made}]
 
     def add(self, app: rr.Application, ports: Sequence[Any], clock: rr.Stream | None) -> Sequence[rr.Stream]:
-        select = ", ".join(f"{function}({c.name if c else '*'}) as {name}" for name, function, c in self.calls)
+        select = ", ".join(
+            f"{function}({c.name if c else '*'}) as {name}" for name, function, c in self.calls
+        )
         heard = clock if self.clocked else None
         return [
             app.aggregate(
-                self.name, ports[0], by=self.by, window=self.window, emit=self.emit, clock=heard, select=select
+                self.name,
+                ports[0],
+                by=self.by,
+                window=self.window,
+                emit=self.emit,
+                clock=heard,
+                select=select,
             )
         ]
 
@@ -131,7 +145,9 @@ class Sort(Windowed):
         heard = clock if self.clocked else None
         if self.n is None:
             return [app.sort(self.name, ports[0], order=order, window=self.window, by=self.by, clock=heard)]
-        return [app.top(self.name, ports[0], n=self.n, order=order, window=self.window, by=self.by, clock=heard)]
+        return [
+            app.top(self.name, ports[0], n=self.n, order=order, window=self.window, by=self.by, clock=heard)
+        ]
 
     def run(self, events: Sequence[Happening], schemas: Sequence[Schema]) -> list[Output]:
         output = Output(self.depth)

@@ -1,4 +1,4 @@
-"""What windows mean, a tuple at a time, in plain Python: events go in, and the same events with the results come out."""
+"""What windows mean, a tuple at a time, in plain Python: events go in, results and other events come out."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ class KeyWindow:
             due += self.close()
         period = self.emit.time if isinstance(self.emit, Every) else None
         if period is not None and sliding_time:
-            moments = range(before // period * period + period, after + 1, period) if before is not None else ()
+            moments = (
+                range(before // period * period + period, after + 1, period) if before is not None else ()
+            )
             for moment in moments:
                 self.held = [(at, row) for at, row in self.held if at >= moment - window.time]
                 due += [self.contents] if self.held else []

@@ -19,7 +19,9 @@ from riprap.state.keys import encode_keys
 KEYS = st.sampled_from(["a", "b", "c", "d", None])
 
 
-def rows(values: list[dict[str, Any]], kinds: dict[str, pa.DataType], position: list[int] | None = None) -> Rows:
+def rows(
+    values: list[dict[str, Any]], kinds: dict[str, pa.DataType], position: list[int] | None = None
+) -> Rows:
     columns = {n: pa.array([v[n] for v in values], kind) for n, kind in kinds.items()}
     return Rows(columns, np.array(position if position is not None else range(len(values)), np.int64))
 
@@ -57,13 +59,18 @@ def sources(draw: st.DrawFn) -> list[tuple[list[dict[str, Any]], list[int]]]:
 @settings(max_examples=120, deadline=None)
 @given(drawn=sources(), aligned=st.booleans(), ordered=st.booleans(), batch=st.integers(0, 3), data=st.data())
 def test_rows_of_sources_are_in_order_with_their_keys(
-    drawn: list[tuple[list[dict[str, Any]], list[int]]], aligned: bool, ordered: bool, batch: int, data: st.DataObject
+    drawn: list[tuple[list[dict[str, Any]], list[int]]],
+    aligned: bool,
+    ordered: bool,
+    batch: int,
+    data: st.DataObject,
 ) -> None:
     buckets = data.draw(st.integers(1, 5))
     first = data.draw(st.integers(0, buckets - 1))
     span = data.draw(st.none() | st.just((first, data.draw(st.integers(first + 1, buckets)))))
     entries = [
-        Entry(name=f"s{n}", key=("k",), ordering="at" if ordered else None, number=n) for n in range(len(drawn))
+        Entry(name=f"s{n}", key=("k",), ordering="at" if ordered else None, number=n)
+        for n in range(len(drawn))
     ]
     read = {f"s{n}": rows(values, KINDS, position) for n, (values, position) in enumerate(drawn)}
     aligned = aligned and ordered
@@ -115,7 +122,9 @@ def test_what_comes_by_channels_is_ordered_by_tags(
 
         ids = pa.array([base + n for n in range(len(tags))], pa.int64())
         keys = pa.array(["a"] * len(tags), pa.string())
-        return Rows({"k": keys, "id": ids}, np.arange(len(tags)), columns(tags), columns(marks) if marks else ())
+        return Rows(
+            {"k": keys, "id": ids}, np.arange(len(tags)), columns(tags), columns(marks) if marks else ()
+        )
 
     entries = [Entry(name=n, key=("k",), root=root) for n, root in zip(("one", "two"), roots, strict=True)]
     read = {"one": by_channel(short, 3, 0, marks), "two": by_channel(flat, 4, 100, [])}
@@ -146,7 +155,8 @@ def test_what_comes_by_channels_is_ordered_by_tags(
 def test_ticks_go_to_every_task_and_on_from_one() -> None:
     times = [datetime(1970, 1, 1, 0, 0, n, tzinfo=UTC) for n in (2, 1)]
     clock = Rows(
-        {"t": pa.array(times, pa.timestamp("us", "UTC")), "at": pa.array([9, 3], pa.int64())}, np.array([1, 0])
+        {"t": pa.array(times, pa.timestamp("us", "UTC")), "at": pa.array([9, 3], pa.int64())},
+        np.array([1, 0]),
     )
     feed = rows([{"k": "a", "at": 3, "id": 0}, {"k": "b", "at": 5, "id": 1}], KINDS)
     entries = [
@@ -159,7 +169,10 @@ def test_ticks_go_to_every_task_and_on_from_one() -> None:
     parts = [arrive(entries, read, aligned=True, span=(n, n + 1), buckets=4) for n in range(4)]
 
     assert listed(whole, "feed") == [((3, 0, 0), ("a",), 0), ((5, 0, 1), ("b",), 1)]
-    assert (whole.ticks["clock"].rank.tolist(), whole.ticks["clock"].time.tolist()) == ([1, 3], [1000000, 2000000])
+    assert (whole.ticks["clock"].rank.tolist(), whole.ticks["clock"].time.tolist()) == (
+        [1, 3],
+        [1000000, 2000000],
+    )
     assert whole.marked
     for part in parts:
         assert part.ticks["clock"].time.tolist() == [1000000, 2000000]
@@ -238,7 +251,10 @@ def test_widening_brings_in_keys_that_have_state() -> None:
         (pa.int8(), [-3, 0, 7]),
         (pa.int64(), [-(2**63) + 1, 0, 2**63 - 1]),
         (pa.date32(), [date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29)]),
-        (pa.timestamp("us"), [datetime(1969, 12, 31), datetime(2024, 2, 29), datetime(2024, 2, 29, 0, 0, 0, 1)]),
+        (
+            pa.timestamp("us"),
+            [datetime(1969, 12, 31), datetime(2024, 2, 29), datetime(2024, 2, 29, 0, 0, 0, 1)],
+        ),
     ],
 )
 def test_order_numbers_sort_as_the_column_does(kind: pa.DataType, values: list[Any]) -> None:

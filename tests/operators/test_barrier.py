@@ -80,7 +80,8 @@ ROWS = st.fixed_dictionaries(
 def test_the_nth_tuples_of_all_ports_go_together(
     data: st.DataObject, rows: list[Row], shape: tuple[int, ...], by: tuple[str, ...], apart: bool
 ) -> None:
-    batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows))))
+    often = st.integers(1, 5).map(lambda step: [*range(step, len(rows), step), len(rows)])
+    batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows)) | often))
     path = None if apart else data.draw(PATHS)
 
     got = run_batches(

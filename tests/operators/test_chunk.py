@@ -109,7 +109,9 @@ def test_merging_is_by_order_and_then_by_stream(drawn: list[tuple[list[Item], in
     merged = merge_streams([chunk_of(items, d) for items, d in drawn])
 
     # Sorting keeps what is equal in the order it had.
-    assert items_of(merged) == sorted((i.deepen(depth) for items, _ in drawn for i in items), key=lambda i: i.order)
+    assert items_of(merged) == sorted(
+        (i.deepen(depth) for items, _ in drawn for i in items), key=lambda i: i.order
+    )
     assert len(merged.path) == depth
 
 
@@ -120,7 +122,9 @@ def test_places_number_the_tuples_of_all_ports(drawn: list[tuple[list[Item], int
 
     found = places([chunk_of(items, d) for items, d in drawn])
 
-    ported = [(i.deepen(depth).order, port, n) for port, (items, _) in enumerate(drawn) for n, i in enumerate(items)]
+    ported = [
+        (i.deepen(depth).order, port, n) for port, (items, _) in enumerate(drawn) for n, i in enumerate(items)
+    ]
     place = {(port, n): number for number, (_, port, n) in enumerate(sorted(ported))}
     assert [f.tolist() for f in found] == [
         [place[port, n] for n in range(len(items))] for port, (items, _) in enumerate(drawn)
@@ -129,7 +133,9 @@ def test_places_number_the_tuples_of_all_ports(drawn: list[tuple[list[Item], int
 
 @settings(max_examples=60, deadline=None)
 @given(drawn=streams(), more=st.integers(0, 3))
-def test_a_longer_path_comes_first_of_any_with_its_beginning(drawn: tuple[list[Item], int], more: int) -> None:
+def test_a_longer_path_comes_first_of_any_with_its_beginning(
+    drawn: tuple[list[Item], int], more: int
+) -> None:
     items, depth = drawn
 
     deepened = chunk_of(items, depth).deepen(more)
@@ -160,7 +166,9 @@ def test_taking_tuples_keeps_all_punctuations(drawn: tuple[list[Item], int], dat
 
 @settings(max_examples=60, deadline=None)
 @given(drawn=streams(), data=st.data())
-def test_a_slice_has_the_punctuations_among_its_tuples(drawn: tuple[list[Item], int], data: st.DataObject) -> None:
+def test_a_slice_has_the_punctuations_among_its_tuples(
+    drawn: tuple[list[Item], int], data: st.DataObject
+) -> None:
     items, depth = drawn
     chunk = chunk_of(items, depth)
     start = data.draw(st.integers(0, chunk.rows))
@@ -214,7 +222,9 @@ def given_of(items: Sequence[Item], depth: int, ticks: Sequence[tuple[int, int]]
 @settings(max_examples=150, deadline=None)
 @given(
     drawn=streams(),
-    ticks=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99)), max_size=4, unique_by=lambda t: t[0]).map(sorted),
+    ticks=st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 99)), max_size=4, unique_by=lambda t: t[0]
+    ).map(sorted),
 )
 def test_events_are_everything_that_reaches_a_port_in_order(
     drawn: tuple[list[Item], int], ticks: list[tuple[int, int]]

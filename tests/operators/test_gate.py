@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,10 @@ from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
+from riprap.operators.chunk import Chunk
+from riprap.operators.gate import run_gate
+from riprap.operators.given import Given
+from riprap.state.keys import encode_keys
 
 SCHEMA = parse_schema("k string, port int, seq int, s string")
 ROW = st.tuples(
@@ -104,6 +109,19 @@ def test_what_passed_leaves_the_state(tmp_path: Path) -> None:
     (manifest,) = stage.record.manifests
     pages = [stage.pages.read(p) for p in manifest.pages["gate/0"]]
     assert sum(len(w) for page in pages for w in page.column("window").to_pylist()) <= 4
+
+
+def test_what_several_answers_of_one_tuple_let_pass_is_told_apart() -> None:
+    gate = one_source(1, None).graph()["gate"]
+    keys, code = encode_keys([], 3)
+    data = Chunk({"seq": pa.array([0, 1, 2])}, np.arange(3), code)
+    answers = Chunk({}, np.array([5, 5, 6]), code)
+    what = Given(inputs=(data, answers), keys=keys, needed={"gate": frozenset({"seq"})})
+
+    (output,) = run_gate(gate, what).outputs
+
+    assert output.columns["seq"].to_pylist() == [0, 1, 2]
+    assert [*zip(output.rank, *output.path, strict=True)] == [(0, 0), (5, 0), (5, 1)]
 
 
 def test_a_gate_cannot_be_in_a_consistent_region() -> None:

@@ -21,9 +21,7 @@ RULES = [("delay", 1), ("delay", 4), ("delay", 25), ("gap", 1), ("gap", 4), ("ga
 
 
 @lru_cache
-def held(
-    kind: str, microseconds: int, by: str | None, on: str | None, columns: str = "k, v, seq"
-) -> rr.Application:
+def held(kind: str, microseconds: int, by: str | None, on: str | None) -> rr.Application:
     app = rr.Application("held")
     source, clock = clocked.add_sources(app, clock=on is None)
     what: dict[str, Any] = {"by": by or (), "on": on, "clock": clock}
@@ -31,12 +29,13 @@ def held(
         made = app.delay("held", source, time=microseconds * 1e-6, **what)
     else:
         made = app.throttle("held", source, rate=1_000_000 / microseconds, **what)
-    app.sink("out", app.functor("chosen", made, select=columns), rr.memory())
+    # What comes in goes on beside it, to show when each tuple leaves.
+    app.sink("out", app.functor("chosen", [made, source], select="k, v, seq"), rr.memory())
     return app
 
 
-def chosen(put_out: list[Event]) -> list[Row]:
-    return [{c: what[c] for c in ("k", "v", "seq")} for kind, what in put_out if kind == "tuple"]
+def chosen(put_out: list[Event], *kinds: str) -> list[Row]:
+    return [{c: what[c] for c in ("k", "v", "seq")} for kind, what in put_out if kind in kinds]
 
 
 @settings(max_examples=100, deadline=None)
@@ -57,7 +56,7 @@ def test_tuples_let_older_ones_of_their_key_go(
     )
 
     wanted = hold_oracle(events(rows), by=by, on="ts", **{rule[0]: rule[1]})
-    assert got == chosen(wanted)
+    assert got == chosen(wanted, "arrival", "tuple")
 
 
 @settings(max_examples=100, deadline=None)
@@ -83,7 +82,7 @@ def test_ticks_let_tuples_go(
     )
 
     wanted = hold_oracle(events(rows, ticks), by=by, key_order=key_order, **{rule[0]: rule[1]})
-    assert got == chosen(wanted)
+    assert got == chosen(wanted, "arrival", "tuple")
 
 
 @settings(max_examples=30, deadline=None)
@@ -103,7 +102,7 @@ def test_a_tick_comes_after_what_it_let_go(
     got = run_batches(app, batches, buckets=3, tasks=data.draw(dealings(batches, 3)))
 
     first = hold_oracle(events(rows, ticks), by="k", key_order=key_order, delay=3)
-    assert got == chosen(hold_oracle(first, by=by, key_order=key_order, gap=2))
+    assert got == chosen(hold_oracle(first, by=by, key_order=key_order, gap=2), "tuple")
 
 
 def test_punctuations_end_here() -> None:
@@ -145,13 +144,19 @@ def test_a_rate_is_whole_microseconds_rounded_up(rate: float, gap: int) -> None:
     assert throttle.gap == gap
 
 
-def test_a_rate_as_slow_as_can_be_holds_for_good() -> None:
+@pytest.mark.parametrize("on", ["ts", None])
+def test_a_rate_as_slow_as_can_be_holds_for_good(on: str | None) -> None:
     app = rr.Application("spaced")
-    source = app.source("source", rr.rows(clocked.SCHEMA.empty_table()))
-    app.sink("out", app.throttle("spaced", source, rate=1e-300, on="ts"), rr.memory())
-    rows = [{"at": 0, "k": "a", "ts": n * 10**9, "v": 0, "seq": n} for n in range(30)]
+    source, clock = clocked.add_sources(app, clock=on is None)
+    app.sink("out", app.throttle("spaced", source, rate=1e-300, on=on, clock=clock), rr.memory())
+    rows = [{"at": n, "k": "a", "ts": n, "v": 0, "seq": n} for n in range(1, 30)]
+    ticks = [{"at": n, "time": n} for n in range(30)]
 
-    assert numbers(run_batches(app, cut(clocked.table(rows), [10, 30]))) == [0]
+    got = run_batches(
+        app, cut_at({"source": clocked.table(rows), "clock": clocked.table(ticks, clocked.TICKS)}, [10])
+    )
+
+    assert numbers(got) == [1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.operators.test_windows_of_aggregates import behind
+from tests.operators.windowed import behind
 from tests.oracle import Row, join_oracle
 from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
 
@@ -43,10 +43,18 @@ def tangled(apart: Sequence[str] = ()) -> rr.Application:
     source = app.source("source", rr.rows(FEED.empty_table()))
     positive = app.functor("positive", source, where="v > 0")
     lasts = app.aggregate(
-        "lasts", source, by="k", window=rr.sliding(tuples=2), select="last(j) as j, sum(v) as v, last(id) as id"
+        "lasts",
+        source,
+        by="k",
+        window=rr.sliding(tuples=2),
+        select="last(j) as j, sum(v) as v, last(id) as id",
     )
     firsts = app.aggregate(
-        "firsts", positive, by="j", window=rr.tumbling(tuples=2), select="first(k) as k, sum(v) as v, last(id) as id"
+        "firsts",
+        positive,
+        by="j",
+        window=rr.tumbling(tuples=2),
+        select="first(k) as k, sum(v) as v, last(id) as id",
     )
     one = app.functor("one", lasts, select="'lasts' as kind, k, v, id")
     two = app.functor("two", firsts, select="'firsts' as kind, k, v, id")
@@ -55,7 +63,12 @@ def tangled(apart: Sequence[str] = ()) -> rr.Application:
     counts = app.aggregate("all", both, window=rr.sliding(tuples=3), select=ids)
     windows = (rr.sliding(tuples=2), rr.sliding(tuples=2))
     joined = app.join(
-        "joined", positive, lasts, by="j", windows=windows, select="positive.id as a, lasts.id as b, lasts.v as v"
+        "joined",
+        positive,
+        lasts,
+        by="j",
+        windows=windows,
+        select="positive.id as a, lasts.id as b, lasts.v as v",
     )
     for name, stream in (("union", both), ("counts", counts), ("pairs", joined)):
         app.sink(name, stream, rr.memory())
@@ -147,7 +160,9 @@ def test_one_column_under_two_names_is_two_keys() -> None:
     app = rr.Application("renamed")
     source = app.source("source", rr.rows(FEED.empty_table()))
     sides = [app.functor(f"of_{c}", source, select=f"{c} as x, id") for c in ("k", "j")]
-    counts = app.aggregate("counts", sides, by="x", window=rr.sliding(tuples=9), select="collect_list(id) as ids")
+    counts = app.aggregate(
+        "counts", sides, by="x", window=rr.sliding(tuples=9), select="collect_list(id) as ids"
+    )
     app.sink("out", counts, rr.memory())
     rows = [{"k": "a", "j": "b", "id": 0}, {"k": "b", "j": "a", "id": 1}, {"k": "a", "j": "a", "id": 2}]
     batches = cut(pa.Table.from_pylist(rows, FEED), [2, 3])
@@ -162,14 +177,18 @@ def test_one_column_under_two_names_is_two_keys() -> None:
 def test_a_failure_in_a_later_element_is_laid_to_the_sources_tuple() -> None:
     app = rr.Application("failing")
     source = app.source("source", rr.rows(FEED.empty_table()))
-    lasts = app.aggregate("lasts", source, by="k", window=rr.sliding(tuples=1), select="last(j) as j, last(v) as v")
+    lasts = app.aggregate(
+        "lasts", source, by="k", window=rr.sliding(tuples=1), select="last(j) as j, last(v) as v"
+    )
     sums = app.aggregate(
         "sums", lasts, by="j", window=rr.sliding(tuples=1), select="sum(9223372036854775807L * v) as total"
     )
     app.sink("out", sums, rr.memory())
     rows = [{"k": "a", "j": "u", "v": v, "id": n} for n, v in enumerate([1, 0, 1, 2, 1])]
 
-    with pytest.raises(rr.OperatorError, match=r"Aggregate 'sums' .* failed at position 3 of source 'source'"):
+    with pytest.raises(
+        rr.OperatorError, match=r"Aggregate 'sums' .* failed at position 3 of source 'source'"
+    ):
         run_batches(app, cut(pa.Table.from_pylist(rows, FEED), [1, 5]))
 
 
@@ -182,7 +201,9 @@ def test_sources_of_two_elements_without_an_order_come_batch_by_batch() -> None:
     schema = parse_schema("v int")
 
     def tables(one: list[int], two: list[int]) -> dict[str, pa.Table]:
-        return {n: pa.Table.from_pylist([{"v": v} for v in vs], schema) for n, vs in (("one", one), ("two", two))}
+        return {
+            n: pa.Table.from_pylist([{"v": v} for v in vs], schema) for n, vs in (("one", one), ("two", two))
+        }
 
     got = run_batches(app, [tables([1, 2], [10]), tables([], [11, 12]), tables([3], [13])])
 

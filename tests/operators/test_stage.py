@@ -121,7 +121,9 @@ def test_a_failure_that_a_tick_brings_about_is_laid_to_it() -> None:
             "clock": pa.Table.from_pylist(stamped, clock.schema),
         }
 
-    with pytest.raises(rr.OperatorError, match="failed at a tick or a punctuation: EvaluationError: bigint overflow"):
+    with pytest.raises(
+        rr.OperatorError, match="failed at a tick or a punctuation: EvaluationError: bigint overflow"
+    ):
         run_batches(app, [batch([(0, most), (1, 1)], []), batch([(3, 1)], [(2, 1)])])
     with pytest.raises(rr.OperatorError, match="failed at position 1 of source 'source': EvaluationError"):
         run_batches(app, [batch([(0, most), (1, 1), (3, 1)], [(2, 1)])])

@@ -33,12 +33,18 @@ def write_calls(folder: Path, *, seed: int) -> pa.Table:
     return table
 
 
-def busy(calls: Path, by_caller: SinkConnector, by_callee: SinkConnector, met: SinkConnector) -> rr.Application:
+def busy(
+    calls: Path, by_caller: SinkConnector, by_callee: SinkConnector, met: SinkConnector
+) -> rr.Application:
     """Describe sums by caller, counts by callee of those sums, and the two brought together again by callee."""
     app = rr.Application("busy")
     source = app.source("calls", rr.files(str(calls)), position="seq")
     sums = app.aggregate(
-        "sums", source, by="caller", window=rr.sliding(tuples=4), select="sum(minutes) as total, last(callee) as callee"
+        "sums",
+        source,
+        by="caller",
+        window=rr.sliding(tuples=4),
+        select="sum(minutes) as total, last(callee) as callee",
     )
     counts = app.aggregate(
         "counts", sums, by="callee", window=rr.tumbling(tuples=3), select="count(*) as n, max(total) as top"

@@ -67,7 +67,9 @@ def test_a_rate_paces_the_feed_and_the_run_ends_by_itself(
     app = bargain(rr.rows(feed.table.slice(0, 20_000), rate=10_000), rr.memory())
     with app.run(spark=spark, runs=runs) as run:
         assert run.wait(timeout=120)
-        began = json.loads((run.folder / "elements" / "bargain" / "sources" / "Source" / "pace.json").read_text())["start"]
+        began = json.loads(
+            (run.folder / "elements" / "bargain" / "sources" / "Source" / "pace.json").read_text()
+        )["start"]
         metrics = lines_of(run.folder / "metrics.jsonl")
         # No row is read before it is due: the last one is so two seconds after the first.
         assert metrics[-1]["time"] - began >= 1.99

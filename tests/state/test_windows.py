@@ -71,7 +71,10 @@ class Model:
 
 
 def page_of(
-    windows: dict[Any, list[int]], held: dict[Any, int], counters: dict[Any, tuple[int, int]], kind: Any = None
+    windows: dict[Any, list[int]],
+    held: dict[Any, int],
+    counters: dict[Any, tuple[int, int]],
+    kind: Any = None,
 ) -> pa.RecordBatch:
     keys, _ = encode_keys([pa.array(list(windows), kind or pa.string())], len(windows))
     order = keys.columns[0].to_pylist()
@@ -194,7 +197,9 @@ def test_the_number_of_pages_grows_as_the_logarithm_of_the_state(sizes: list[int
     for count in sizes:
         batch = range(start, start + count)
         start += count
-        page = page_of({k: [k] for k in batch}, dict.fromkeys(batch, 1), dict.fromkeys(batch, (0, 0)), pa.int64())
+        page = page_of(
+            {k: [k] for k in batch}, dict.fromkeys(batch, 1), dict.fromkeys(batch, (0, 0)), pa.int64()
+        )
         new, replaced = add_page(page, pages)
         pages = [new, *pages[replaced:]]
 

@@ -1,4 +1,4 @@
-"""The command line: ``riprap demo``, ``run``, ``explain``, ``operators`` and ``bench``, each a module with two functions.
+"""The command line: ``riprap demo``, ``run``, ``explain``, ``operators``, ``bench``, each a module of two functions.
 
 Exit codes: 0 all went well, 1 the run failed, 2 the command or the application is wrong, 130 Ctrl-C.
 Results go to stdout; progress and errors go to stderr.

@@ -49,7 +49,8 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None =
     roots = _roots(graph, elements)
     channels = _channels(graph, elements, needed, roots, buckets)
     plans = tuple(
-        _plan(graph, element, needed, channels, roots[element.name], buckets, tasks, path) for element in elements
+        _plan(graph, element, needed, channels, roots[element.name], buckets, tasks, path)
+        for element in elements
     )
     return Layout(graph=graph, plans=plans, channels=tuple(channels))
 
@@ -185,14 +186,14 @@ def _plan(
     for channel in channels:
         if channel.writer == element.name:
             outlets[channel.stream] = (*outlets.get(channel.stream, ()), channel)
-    operators: list[Operator] = [
-        _inlet(graph, stream, channel) for stream, channel in inlets.items()
-    ]
+    operators: list[Operator] = [_inlet(graph, stream, channel) for stream, channel in inlets.items()]
     operators += [_bare(o) for o in element.operators]
     operators += [_outlet(graph, stream, leaving) for stream, leaving in outlets.items()]
     sources = graph.of_kind(Source)
     part = Graph(element.name, tuple(operators))
-    foreign = sorted({c.root for c in inlets.values()}) if any(c.root != root for c in inlets.values()) else []
+    foreign = (
+        sorted({c.root for c in inlets.values()}) if any(c.root != root for c in inlets.values()) else []
+    )
     entries = tuple(
         Entry(
             name=stream,

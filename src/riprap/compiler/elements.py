@@ -79,7 +79,9 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
                 return element
         return _made(elements, Element(place, level, placed=True))
     if isinstance(operator, Source):
-        return next((e for e in elements if e.level == 0 and not e.placed), None) or _made(elements, Element("", 0))
+        return next((e for e in elements if e.level == 0 and not e.placed), None) or _made(
+            elements, Element("", 0)
+        )
     highest = max(feeding, key=lambda e: e.level)
     if highest.placed and operator.key is None and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it.
@@ -115,7 +117,10 @@ def _takes(graph: Graph, element: Element, operator: Operator) -> bool:
 def _key_with(graph: Graph, element: Element, operator: Operator) -> Key | None:
     """Return the element's key with an operator in it, None if the operator's differs."""
     assert operator.key is not None
-    entries = {**element.entries, **{s: graph.schema_of(s) for s in operator.inputs if s not in element.streams}}
+    entries = {
+        **element.entries,
+        **{s: graph.schema_of(s) for s in operator.inputs if s not in element.streams},
+    }
     if not operator.key:
         mine: dict[str, tuple[str, ...]] = dict.fromkeys(entries, ())
     else:
@@ -166,7 +171,9 @@ def _enter(graph: Graph, element: Element, operator: Operator) -> None:
         element.lineage[stream] = {
             column: _origins(element, operator, sources) for column, sources in copies.items()
         }
-        element.origins[stream] = frozenset().union(*(element.origins[s] for port in operator.ports for s in port))
+        element.origins[stream] = frozenset().union(
+            *(element.origins[s] for port in operator.ports for s in port)
+        )
     if operator.punctuates or any(s in element.private for s in operator.inputs):
         element.private |= set(operator.outputs)
 
@@ -178,7 +185,9 @@ def _origins(element: Element, operator: Operator, sources: Iterable[tuple[int, 
         of_port: dict[str, str] = {}
         for stream in operator.ports[port]:
             origin = element.lineage[stream].get(column, {})
-            if not element.origins[stream] <= origin.keys() or any(of_port.get(e, c) != c for e, c in origin.items()):
+            if not element.origins[stream] <= origin.keys() or any(
+                of_port.get(e, c) != c for e, c in origin.items()
+            ):
                 break
             of_port.update(origin)
         else:
@@ -227,11 +236,7 @@ def _in_order(elements: list[Element]) -> list[Element]:
     ordered: list[Element] = []
     waiting = list(elements)
     while waiting:
-        ready = [
-            e
-            for e in waiting
-            if all(made_in[s] is e or made_in[s] in ordered for s in e.entries)
-        ]
+        ready = [e for e in waiting if all(made_in[s] is e or made_in[s] in ordered for s in e.entries)]
         if not ready:
             names = ", ".join(sorted(e.name or "another" for e in waiting if e.placed))
             raise GraphError(

@@ -38,8 +38,8 @@ class Plan:
     """One processing element: fused operators, their key, what they read, and how they are fed.
 
     ``inlets`` says which channel each stream from elsewhere comes by, ``outlets`` which channels each stream leaves by.
-    ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag the
-    source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
+    ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag
+    the source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
     """
 
     name: str

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from riprap.expressions.errors import ExpressionError
-from riprap.expressions.parsing import _PREFIX, Binder, Functions, _Dialect, _syntax_error
+from riprap.expressions.parsing import PREFIX, Binder, Dialect, Functions, syntax_error
 from riprap.expressions.scope import Scope
 from riprap.expressions.tree import Expression
 from riprap.expressions.types import type_name
@@ -69,9 +69,9 @@ def _parse(text: str, scope: Scope, functions: Functions) -> Iterator[Ordering]:
 
 def _items(text: str) -> list[exp.Ordered]:
     try:
-        statements = sqlglot.parse(_PREFIX + text, dialect=_Dialect)
+        statements = sqlglot.parse(PREFIX + text, dialect=Dialect)
     except SqlglotError as error:
-        raise _syntax_error(text, error) from None
+        raise syntax_error(text, error) from None
     select = statements[0] if len(statements) == 1 else None
     order = select.args.get("order") if isinstance(select, exp.Select) else None
     if select is None or order is None:

@@ -25,11 +25,11 @@ from riprap.expressions.types import BOOLEAN, NULL, from_sql, type_name
 from riprap.expressions.users import UserFunction
 
 Functions = Mapping[str, UserFunction]
-_PREFIX = "select "
+PREFIX = "select "
 _OPERATORS = "+ - * / % div || = <> < <= > >= <=> and or not is null, in, between, like, case, cast, try_cast"
 
 
-class _Dialect(Spark):
+class Dialect(Spark):
     """Spark's grammar with every function call left as the user wrote it, for us to resolve."""
 
     class Tokenizer(Spark.Tokenizer):
@@ -97,9 +97,9 @@ def parse_items(text: str) -> list[exp.Expression]:
     if not text.strip():
         raise ExpressionError(text, "the expression is empty")
     try:
-        statements = sqlglot.parse(_PREFIX + text, dialect=_Dialect)
+        statements = sqlglot.parse(PREFIX + text, dialect=Dialect)
     except SqlglotError as error:
-        raise _syntax_error(text, error) from None
+        raise syntax_error(text, error) from None
     select = statements[0] if len(statements) == 1 else None
     if not isinstance(select, exp.Select):
         raise ExpressionError(text, "not an expression")
@@ -294,12 +294,12 @@ def _place(node: exp.Expression, text: str) -> tuple[int | None, int | None]:
     spans = [(each.meta["start"], each.meta["end"] + 1) for each in node.walk() if "start" in each.meta]
     if not spans:
         return None, None
-    start = min(span[0] for span in spans) - len(_PREFIX)
-    end = max(span[1] for span in spans) - len(_PREFIX)
+    start = min(span[0] for span in spans) - len(PREFIX)
+    end = max(span[1] for span in spans) - len(PREFIX)
     return (start, end) if 0 <= start < end <= len(text) else (None, None)
 
 
-def _syntax_error(text: str, error: SqlglotError) -> ExpressionError:
+def syntax_error(text: str, error: SqlglotError) -> ExpressionError:
     details = getattr(error, "errors", None)
     if not details:
         return ExpressionError(text, f"not valid SQL: {str(error).splitlines()[0]}")
@@ -309,7 +309,7 @@ def _syntax_error(text: str, error: SqlglotError) -> ExpressionError:
         description = "something is missing"
     problem = f"not valid SQL: {description}"
     highlight, column = first.get("highlight") or "", first.get("col")
-    end = column - len(_PREFIX) if isinstance(column, int) and first.get("line") == 1 else None
+    end = column - len(PREFIX) if isinstance(column, int) and first.get("line") == 1 else None
     if end is None or not highlight or end < len(highlight) or end > len(text):
         return ExpressionError(text, problem)
     return ExpressionError(text, problem, "", end - len(highlight), end)

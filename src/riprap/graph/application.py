@@ -53,7 +53,9 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         if open_loops:
             raise GraphError(f"loop '{open_loops[0]}' is open: close it with app.close(loop, stream)")
         operators = [
-            dataclasses.replace(o, control=tuple(self._loops.get(s) or s for s in o.control)) if o.control else o
+            dataclasses.replace(o, control=tuple(self._loops.get(s) or s for s in o.control))
+            if o.control
+            else o
             for o in self._operators.values()
         ]
         return Graph.of(self.name, operators, self._places, self._restarts)
@@ -66,7 +68,11 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         return run(self.graph(), **options)
 
     def composite(
-        self, name: str, build: Callable[Concatenate[Application, Given], Made], *args: Given.args, **kwargs: Given.kwargs
+        self,
+        name: str,
+        build: Callable[Concatenate[Application, Given], Made],
+        *args: Given.args,
+        **kwargs: Given.kwargs,
     ) -> Made:
         """Add a sub-graph under a name: ``build`` is called with a place to add operators to, and may be used again.
 
@@ -75,7 +81,9 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         location = Location.of_caller()
         inner = Application(name, self)
         if any(o.startswith(inner.prefix) for o in self._operators):
-            raise GraphError(f"composite '{inner.prefix[:-1]}' ({location}): there is one of that name already")
+            raise GraphError(
+                f"composite '{inner.prefix[:-1]}' ({location}): there is one of that name already"
+            )
         return build(inner, *args, **kwargs)
 
     def place(self, element: str, *operators: Stream | str, restart: Restart = "resume") -> None:
@@ -87,7 +95,9 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         """
         location = Location.of_caller()
         if restart not in get_args(Restart):
-            raise GraphError(f"place '{element}' ({location}): restart= is 'resume' or 'live', got {restart!r}")
+            raise GraphError(
+                f"place '{element}' ({location}): restart= is 'resume' or 'live', got {restart!r}"
+            )
         if not isinstance(element, str) or not NAME.fullmatch(element):
             raise GraphError(f"place at {location}: a name is letters, digits and '_', got {element!r}")
         if not operators:
@@ -145,7 +155,9 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         try:
             self._aggregates[name.lower()] = UserAggregate(name=name, callable=function, returns=kind)
         except ExpressionError as error:
-            raise GraphError(f"aggregate function '{name}' ({location}): returns={returns!r}: {error}") from error
+            raise GraphError(
+                f"aggregate function '{name}' ({location}): returns={returns!r}: {error}"
+            ) from error
 
     def _declared(self, what: str, name: str, returns: str | pa.DataType) -> tuple[Location, pa.DataType]:
         location = Location.of_caller()

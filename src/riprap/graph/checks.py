@@ -67,7 +67,8 @@ class Here:
                 )
             if stream.ticks:
                 raise self.error(
-                    f"it reads the clock '{stream.name}'", "Ticks go to the clock= of operators that measure time"
+                    f"it reads the clock '{stream.name}'",
+                    "Ticks go to the clock= of operators that measure time",
                 )
 
     def error(self, problem: str, do: str) -> GraphError:
@@ -89,10 +90,14 @@ class Here:
         for key in keys:
             for each in inputs:
                 if key not in each.schema.names:
-                    raise self.error(f"by= names column '{key}', which {each.streams[0]} lacks", has(each.schema))
+                    raise self.error(
+                        f"by= names column '{key}', which {each.streams[0]} lacks", has(each.schema)
+                    )
             kinds = [each.schema.field(key).type for each in inputs]
             if pa.types.is_list(kinds[0]):
-                raise self.error(f"the key '{key}' is {type_name(kinds[0])}", "A key's columns are single values")
+                raise self.error(
+                    f"the key '{key}' is {type_name(kinds[0])}", "A key's columns are single values"
+                )
             if any(kind != kinds[0] for kind in kinds):
                 raise self.error(
                     f"the key '{key}' is {' and '.join(type_name(k) for k in kinds)}",
@@ -111,7 +116,8 @@ class Here:
         for other in streams[1:]:
             if other.schema != first.schema:
                 raise self.error(
-                    f"its port takes {first} and {other}, which differ", "Make them alike with a functor's select="
+                    f"its port takes {first} and {other}, which differ",
+                    "Make them alike with a functor's select=",
                 )
         return Inputs(tuple(s.name for s in streams), first.schema)
 
@@ -119,7 +125,9 @@ class Here:
         """Check the clock an operator hears."""
         if clock is None:
             if needed:
-                raise self.error(f"{why} is by a clock's time", "Give it clock=, or name a time column with on=")
+                raise self.error(
+                    f"{why} is by a clock's time", "Give it clock=, or name a time column with on="
+                )
             return None
         if not isinstance(clock, Stream) or not clock.ticks:
             raise self.error(f"clock= is {clock}", "Give it what app.clock(...) returned")
@@ -132,7 +140,9 @@ class Here:
     def window(self, window: object, schema: pa.Schema, *, shape: str | None = None) -> Window:
         """Check a window and the column it measures."""
         if not isinstance(window, Window):
-            raise self.error(f"window= takes a window, got {window!r}", "Write rr.sliding(...) or rr.tumbling(...)")
+            raise self.error(
+                f"window= takes a window, got {window!r}", "Write rr.sliding(...) or rr.tumbling(...)"
+            )
         if shape is not None and window.shape != shape:
             raise self.error(f"its window is {window}", f"Write rr.{shape}(...)")
         if window.on is not None:
@@ -144,7 +154,9 @@ class Here:
                     f"time is read off a timestamp, '{window.on}' is {type_name(kind)}",
                     "Cast it, or measure a number's change with delta=",
                 )
-            if window.delta is not None and not (pa.types.is_signed_integer(kind) or pa.types.is_floating(kind)):
+            if window.delta is not None and not (
+                pa.types.is_signed_integer(kind) or pa.types.is_floating(kind)
+            ):
                 raise self.error(f"delta= needs a number, '{window.on}' is {type_name(kind)}", "Cast it")
         return window
 

@@ -20,8 +20,8 @@ Kind = TypeVar("Kind", bound=Operator)
 class Graph:
     """A checked dataflow graph. Make one with :meth:`of`, which validates and orders the operators.
 
-    ``places`` says in which processing element the user wants an operator, where the user said so, and ``restarts`` where
-    such an element goes on reading after a restart.
+    ``places`` says in which processing element the user wants an operator, where the user said so, and ``restarts``
+    where such an element goes on reading after a restart.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Graph:
         return self.producer(stream).schema_of(stream)
 
     def consumers(self, stream: str) -> tuple[Operator, ...]:
-        """Return the operators that read a stream, in order; those that have it on their control port are not among them."""
+        """Return the operators that read a stream, in order, without those that have it on their control port."""
         return tuple(o for o in self.operators if stream in o.inputs)
 
     def after(self, operator: Operator) -> tuple[Operator, ...]:
@@ -97,7 +97,9 @@ class Graph:
         """Return the operators that another reads from, one for each stream; control ports not included."""
         return tuple(self.producer(stream) for stream in operator.inputs)
 
-    def fold(self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False) -> dict[str, Value]:
+    def fold(
+        self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False
+    ) -> dict[str, Value]:
         """Walk the graph once, giving each operator what its neighbours came to.
 
         Downstream (the default) ``visit`` gets the results of the producers of its inputs, stream by stream; ``upward``

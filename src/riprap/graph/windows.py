@@ -48,7 +48,11 @@ class Window:
         if self.tuples is not None:
             return f"{self.shape}({self.tuples} tuples)"
         on = f" of {self.on}" if self.on else ""
-        return f"{self.shape}({span(self.time)}{on})" if self.time is not None else f"{self.shape}({self.delta}{on})"
+        return (
+            f"{self.shape}({span(self.time)}{on})"
+            if self.time is not None
+            else f"{self.shape}({self.delta}{on})"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,11 @@ Emit = Every | OnClose
 
 
 def sliding(
-    *, tuples: int | None = None, time: str | float | None = None, delta: float | None = None, on: str | None = None
+    *,
+    tuples: int | None = None,
+    time: str | float | None = None,
+    delta: float | None = None,
+    on: str | None = None,
 ) -> Window:
     """Describe a window of the newest tuples of each key.
 

@@ -41,6 +41,8 @@ def run_aggregate(operator: Aggregate, given: Given) -> Result:
     made = events.derive(event, code[order], {**by, **in_order}, given, operator.depth)
     outputs = compute(operator.aggregation.outputs, made, needed)
     kept_keys = {k: c for k, c in by.items() if k in needed}
-    made = replace(made.with_columns({**kept_keys, **outputs}), marks=events.punctuations(event, operator.depth))
+    made = replace(
+        made.with_columns({**kept_keys, **outputs}), marks=events.punctuations(event, operator.depth)
+    )
     page = windows.page(given)
     return Result(outputs=(made,), pages={"0": page} if page is not None else {})

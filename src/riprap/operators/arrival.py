@@ -1,8 +1,8 @@
 """Turn the rows that arrive with a batch into chunks: keyed, cut down to some buckets, and in tuple order.
 
-A tuple's place in the order of everything is its *tag*, a list of whole numbers that compare one after the other. A tuple
-of a source has three: its ordering number (or, without an ordering column, the batch), the source's number, and its
-position. One that comes from another processing element brings its tag along, with the path it took there.
+A tuple's place in the order of everything is its *tag*, a list of whole numbers that compare one after the other. A
+tuple of a source has three: its ordering number (or, without an ordering column, the batch), the source's number, and
+its position. One that comes from another processing element brings its tag along, with the path it took there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class Arrival:
     @property
     def marked(self) -> bool:
         """Whether ticks or punctuations came in, which concern every key."""
-        return any(len(c.marks) for c in self.chunks.values()) or any(len(t.rank) for t in self.ticks.values())
+        return any(len(c.marks) for c in self.chunks.values()) or any(
+            len(t.rank) for t in self.ticks.values()
+        )
 
     def widen(self, tables: Iterable[KeyTable]) -> Arrival:
         """Return the same arrival with more keys in its table, those that have state."""
@@ -96,8 +98,8 @@ def arrive(
 ) -> Arrival:
     """Key the rows, keep those of buckets ``span[0]`` to ``span[1]`` (all, if None), and rank them.
 
-    The order is the ordering column where there is one, then source, then position. Rows of a source with equal position
-    keep the order they were read in.
+    The order is the ordering column where there is one, then source, then position. Rows of a source with equal
+    position keep the order they were read in.
     """
     data = [e for e in entries if e.tick is None]
     read = {e.name: rows[e.name] for e in entries}
@@ -172,7 +174,9 @@ def _rank(
     """Rank the rows and punctuations of all entries together; return also each rank's tag."""
     from_channels = any(e.number is None for e in entries)
     parts = [
-        _channel_tags(e, read[e.name].tags, batch) if from_channels else _source_tags(e, read[e.name], batch, aligned)
+        _channel_tags(e, read[e.name].tags, batch)
+        if from_channels
+        else _source_tags(e, read[e.name], batch, aligned)
         for e in entries
     ]
     depth = max(len(p) for p in parts)
@@ -255,5 +259,3 @@ def _chunk(read: Rows, rank: Ints, code: Codes, marks: Ints) -> Chunk:
 def _ticks(read: Rows, rank: Ints, column: str) -> Ticks:
     order = np.argsort(rank, kind="stable")
     return Ticks(rank[order], order_numbers(read.columns[column])[order])
-
-

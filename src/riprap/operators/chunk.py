@@ -72,7 +72,9 @@ class Chunk:
     def take(self, rows: Ints) -> Chunk:
         """Return some of the tuples, given in rising order, and all punctuations."""
         index = pa.array(rows)
-        marks = replace(self.marks, at=np.searchsorted(rows, self.marks.at)) if len(self.marks) else self.marks
+        marks = (
+            replace(self.marks, at=np.searchsorted(rows, self.marks.at)) if len(self.marks) else self.marks
+        )
         return Chunk(
             {n: c.take(index) for n, c in self.columns.items()},
             self.rank[rows],
@@ -213,7 +215,9 @@ def _elements(chunk: Chunk) -> _Elements:
         return _Elements(np.arange(chunk.rows), chunk.rank, chunk.path)
     row = np.insert(np.arange(chunk.rows), marks.at, -1 - np.arange(len(marks)))
     rank = np.insert(chunk.rank, marks.at, marks.rank)
-    return _Elements(row, rank, tuple(np.insert(p, marks.at, m) for p, m in zip(chunk.path, marks.path, strict=True)))
+    return _Elements(
+        row, rank, tuple(np.insert(p, marks.at, m) for p, m in zip(chunk.path, marks.path, strict=True))
+    )
 
 
 def _sort(rank: Ints, path: Path) -> Ints:

@@ -21,7 +21,7 @@ from riprap.operators.extents import Extents, find_extents
 from riprap.operators.given import Given
 from riprap.operators.history import History, line_up
 from riprap.operators.queues import Queues
-from riprap.operators.windowing import _measured
+from riprap.operators.windowing import measured_by
 
 # Beside a window's tuples: two numbers that the window rules keep, and the number that its first tuple counts with.
 _RULES, _FIRST, _COUNTERS = slice(0, 2), 2, 3
@@ -60,7 +60,7 @@ def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], 
     lengths, before = queues.lengths, queues.counters
     arrived = line_up(chunk.code, touched, len(given.keys), queues.first(np.zeros_like(touched), new.type))
     whole = _behind(arrived, lengths, chunk.code, len(given.keys))
-    numbers, present = _measured(window, chunk)
+    numbers, present = measured_by(window, chunk)
     # Of the old tuples only the first one's number is ever compared with.
     measured, there = np.zeros(len(whole.order), numbers.dtype), np.zeros(len(whole.order), bool)
     first = np.flatnonzero(lengths)

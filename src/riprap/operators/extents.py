@@ -1,7 +1,8 @@
 """Find the windows that are due in a batch, as runs of rows of each key's history.
 
 This is the one place that knows how windows fill, slide, close and put out. What is computed over them is not its
-business: it gives, for each output, the first row of the window, the row after its last, and the event that made it due.
+business: it gives, for each output, the first row of the window, the row after its last, and the event that made it
+due.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def find_extents(
         history.starts, history.fresh, event, measured, present,
         events.signal_event, events.is_tick, events.time,
         counters[:, 0].copy(), last, clocked, LONG_AGO if before is None else before,
-        window.shape == "tumbling", _measure(window), size, _rule(emit), period,
+        window.shape == "tumbling", _measure(window), size, _rule(emit), period, measured.dtype == np.int64,
     )  # fmt: skip
     if window.shape == "sliding" and isinstance(emit, Every) and emit.tuples not in (None, 1):
         counters[:, 0] = seen % emit.tuples
@@ -111,7 +112,7 @@ def _unpack(counters: Ints, window: Window, measured: Numbers) -> Numbers:
 @numba.njit(cache=True)
 def _find(  # type: ignore[no-untyped-def]
     starts, fresh, event, measured, present, signal_event, is_tick, signal_time,
-    seen, last, clocked, clock_time, tumbling, measure, size, rule, period,
+    seen, last, clocked, clock_time, tumbling, measure, size, rule, period, whole,
 ):  # fmt: skip
     room = len(event) + 16
     key, low_at = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -149,7 +150,9 @@ def _find(  # type: ignore[no-untyped-def]
             elif moved and row > low and rule == _PERIOD:
                 moment = (before // period + 1) * period
                 if measure != _TIME and moment <= after:
-                    found, key, low_at, high_at, due = _put(found, key, low_at, high_at, due, k, low, row, happens)
+                    found, key, low_at, high_at, due = _put(
+                        found, key, low_at, high_at, due, k, low, row, happens
+                    )
                 while measure == _TIME and moment <= after and low < row:
                     while low < row and measured[low] < moment - size:
                         low += 1
@@ -172,7 +175,7 @@ def _find(  # type: ignore[no-untyped-def]
                     now = after
                 elif measure == _DELTA:
                     now = measured[row] if present[row] else now
-                    if tumbling and row > low and _differ(now, measured[low], size):
+                    if tumbling and row > low and _differ(now, measured[low], size, whole):
                         if rule == _CLOSE:
                             found, key, low_at, high_at, due = _put(
                                 found, key, low_at, high_at, due, k, low, row, happens
@@ -189,13 +192,15 @@ def _find(  # type: ignore[no-untyped-def]
                     while low < row and measured[low] <= after - size:
                         low += 1
                 elif measure == _DELTA and not is_signal:
-                    while low < row and _differ(now, measured[low], size):
+                    while low < row and _differ(now, measured[low], size, whole):
                         low += 1
             # 4. A tuple may be the one after which an output is due, or the one that fills the window.
             if is_signal:
                 continue
             if rule == _TUPLES and (row - low if tumbling else count) % period == 0:
-                found, key, low_at, high_at, due = _put(found, key, low_at, high_at, due, k, low, row, happens)
+                found, key, low_at, high_at, due = _put(
+                    found, key, low_at, high_at, due, k, low, row, happens
+                )
             if tumbling and measure == _COUNT and row - low == size:
                 if rule == _CLOSE:
                     found, key, low_at, high_at, due = _put(
@@ -209,10 +214,10 @@ def _find(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _differ(one, other, size):  # type: ignore[no-untyped-def]
-    """Say whether two numbers differ by more than a size; a difference too large for an integer wraps to less than 0."""
-    difference = one - other if one > other else other - one
-    return difference > size or difference < 0
+def _differ(one, other, size, whole):  # type: ignore[no-untyped-def]
+    low, high = min(one, other), max(one, other)
+    # The difference of two whole numbers may be more than fits; a size fits on top of a negative one.
+    return high > low + size if whole and low < 0 else high - low > size
 
 
 @numba.njit(cache=True, inline="always")

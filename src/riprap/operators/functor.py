@@ -46,11 +46,14 @@ def _update(
     initial = variables.initial(1)
     row = np.where(old.lengths > 0, old.offsets[:-1], len(old.tuples))
     before = {
-        n: pa.concat_arrays([old.tuples.field(n), initial[n]]).take(pa.array(row)) for n in variables.schema.names
+        n: pa.concat_arrays([old.tuples.field(n), initial[n]]).take(pa.array(row))
+        for n in variables.schema.names
     }
     code = np.searchsorted(touched, chunk.code).astype(np.int32)
     after, last = variables.run(chunk.columns, code, before)
-    contents = Contents(np.arange(len(keys) + 1), struct_of(last, len(keys)), np.zeros((len(keys), 1), np.int64))
+    contents = Contents(
+        np.arange(len(keys) + 1), struct_of(last, len(keys)), np.zeros((len(keys), 1), np.int64)
+    )
     return chunk.with_columns({**chunk.columns, **after}), make_page(keys, contents)
 
 

@@ -52,7 +52,7 @@ def run_gate(operator: Gate, given: Given) -> Result:
 
 
 def _index(rank: Ints, path: Path) -> Ints:
-    """Number the outputs that derive from one tuple, be it of either port."""
+    """Number the outputs that derive from one tuple."""
     new = np.zeros(len(rank), bool)
     for column in (rank, *path):
         new[1:] |= column[1:] != column[:-1]
@@ -79,9 +79,9 @@ def _pass(data_at, answer_at, data_code, answer_code, open_, first, arrived, mos
             open_[key] += passes
         else:
             key = answer_code[j]
-            waits = first[key] < arrived[key]
-            passes = open_[key] > 0 and waits
-            open_[key] -= open_[key] > 0 and not waits
+            # If one waits as many as may be are unacknowledged, and stay so.
+            passes = first[key] < arrived[key]
+            open_[key] -= open_[key] > 0 and not passes
         if passes:
             row[found], arrival[found] = first[key], i if is_data else len(data_at) + j
             first[key] += 1

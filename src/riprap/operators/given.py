@@ -28,8 +28,9 @@ class Given:
     """What an operator is given for a batch.
 
     ``inputs`` has one chunk a port, all with paths of the same length. ``keys`` has every key of the batch; where ticks
-    or punctuations come in, also every key that has state. ``pages`` is its state by slot, newest page first; ``needed``
-    says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts for the batch.
+    or punctuations come in, also every key that has state. ``pages`` is its state by slot, newest page first;
+    ``needed`` says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts
+    for the batch.
     """
 
     inputs: tuple[Chunk, ...]
@@ -62,7 +63,12 @@ class Result:
 
 
 def derive(
-    chunk: Chunk, row: Ints, columns: Mapping[str, pa.Array], *, index: Ints | None = None, hash: Ints | None = None
+    chunk: Chunk,
+    row: Ints,
+    columns: Mapping[str, pa.Array],
+    *,
+    index: Ints | None = None,
+    hash: Ints | None = None,
 ) -> Chunk:
     """Make the outputs that derive from tuples ``row`` (never falling) of a chunk.
 
@@ -70,7 +76,9 @@ def derive(
     ``hash`` part (0 for what a tuple of that key made).
     """
     more = (*(() if hash is None else (hash,)), *(() if index is None else (index,)))
-    return Chunk(columns, chunk.rank[row], chunk.code[row], (*(p[row] for p in chunk.path), *more)).without_marks()
+    return Chunk(
+        columns, chunk.rank[row], chunk.code[row], (*(p[row] for p in chunk.path), *more)
+    ).without_marks()
 
 
 def index_among(event: Ints) -> Ints:

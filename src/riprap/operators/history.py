@@ -49,12 +49,17 @@ class History:
         return starts, fresh
 
     def page(
-        self, keys: KeyTable, new: pa.StructArray, low: Ints, counters: Ints, changed: npt.NDArray[np.bool_] | None = None
+        self,
+        keys: KeyTable,
+        new: pa.StructArray,
+        low: Ints,
+        counters: Ints,
+        changed: npt.NDArray[np.bool_] | None = None,
     ) -> pa.RecordBatch | None:
         """Make the state page of what came in: of each touched key, the tuples of this batch from row ``low`` on.
 
-        ``low`` is the first row each key still holds. Keys that got no tuple are in the page only where ``changed`` says
-        that they hold less than before, or that their counters differ.
+        ``low`` is the first row each key still holds. Keys that got no tuple are in the page only where ``changed``
+        says that they hold less than before, or that their counters differ.
         """
         counts = self.starts[1:] - self.fresh
         written = np.flatnonzero(counts > 0 if changed is None else (counts > 0) | changed)

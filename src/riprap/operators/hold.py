@@ -171,17 +171,17 @@ def _leave_by_clock(starts, fresh, event, heard, due, time, tick, spaced, delay,
     kept = starts[:-1].copy()
     for k in range(len(fresh)):
         for row in range(starts[k], starts[k + 1]):
-            at = 0
             if row >= fresh[k]:
-                at = heard[row]
-                due[row] = _due(time[at], spaced[k], delay, gap)
-                if time[at] != LONG_AGO:
+                now = time[heard[row]]
+                due[row] = _due(now, spaced[k], delay, gap)
+                if now != LONG_AGO:
                     spaced[k] = due[row]
-                if due[row] <= time[at]:
+                if due[row] <= now:
                     leaves[row] = event[row]
                     kept[k] += 1
                     continue
-            at = max(at, np.searchsorted(time[1:], due[row]))
+            # What is not due when it comes is due at a later tick, for the time of ticks rises.
+            at = np.searchsorted(time[1:], due[row])
             if at < len(tick):
                 leaves[row] = tick[at]
                 kept[k] += 1

@@ -63,10 +63,10 @@ class Queues:
 
     def due(self, field: str, limit: Ints) -> Ints:
         """Count each key's tuples whose number ``field``, which rises along a queue, is at most its limit."""
-        counts, before = np.zeros(len(self.lengths), np.int64), np.zeros(len(self.lengths), np.int64)
+        counts = np.zeros(len(self.lengths), np.int64)
         for part in self._parts:
             if part.lengths.any():
-                _count(part.tuples.field(field).to_numpy(), part.starts, part.lengths, limit, before, counts)
+                counts += _count(part.tuples.field(field).to_numpy(), part.starts, part.lengths, limit)
         return counts
 
     def first(self, counts: Ints, layout: pa.StructType) -> Contents:
@@ -111,9 +111,9 @@ def _look_up(page: pa.RecordBatch, keys: KeyTable) -> tuple[Ints, Ints]:
 
 
 @numba.njit(cache=True)
-def _count(numbers, starts, lengths, limit, before, counts):  # type: ignore[no-untyped-def]
-    """Count on into a part; ``before`` is how many tuples the parts before it have."""
+def _count(numbers, starts, lengths, limit):  # type: ignore[no-untyped-def]
+    """Count, in runs of rising numbers, those that are at most the run's limit."""
+    counts = np.empty(len(starts), np.int64)
     for k in range(len(starts)):
-        if counts[k] == before[k] and lengths[k]:
-            counts[k] += np.searchsorted(numbers[starts[k] : starts[k] + lengths[k]], limit[k], "right")
-        before[k] += lengths[k]
+        counts[k] = np.searchsorted(numbers[starts[k] : starts[k] + lengths[k]], limit[k], "right")
+    return counts

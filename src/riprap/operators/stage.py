@@ -69,9 +69,12 @@ def run_stage(
     """Run every operator once, each after its inputs; then let control ports have what reached them.
 
     ``needed`` says which columns of each stream anyone reads. ``sources`` are the application's, one of which number
-    ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which alone passes on what all of them got.
+    ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which
+    alone passes on what all of them got.
     """
-    stage = _Stage(graph, needed, arrival, state, sources, origin, tables or {}, Outcome(), dict(arrival.chunks), clock)
+    stage = _Stage(
+        graph, needed, arrival, state, sources, origin, tables or {}, Outcome(), dict(arrival.chunks), clock
+    )
     for operator in graph:
         if isinstance(operator, Source | Inlet):
             rows = stage.chunks[operator.name].rows
@@ -113,8 +116,8 @@ class _Stage:
     def _inputs(self, operator: Operator) -> tuple[Chunk, ...]:
         """Return the tuples of each port, with paths of one length.
 
-        Where there are several streams, each adds its number to the path, so that no two tuples of what the operator puts
-        out are at the same place.
+        Where there are several streams, each adds its number to the path, so that no two tuples of what the operator
+        puts out are at the same place.
         """
         streams = [s for port in operator.ports for s in port]
         depth = max(len(self.chunks[s].path) for s in streams)
@@ -122,7 +125,9 @@ class _Stage:
         if len(streams) == 1:
             return (chunks[streams[0]],)
         numbers = iter(range(len(streams)))
-        return tuple(merge_streams([chunks[s].append(next(numbers)) for s in port]) for port in operator.ports)
+        return tuple(
+            merge_streams([chunks[s].append(next(numbers)) for s in port]) for port in operator.ports
+        )
 
     def run_control(self, operator: Operator) -> None:
         control = merge_streams([self.chunks[s] for s in operator.control])
@@ -133,7 +138,10 @@ class _Stage:
         return Given(
             inputs=inputs,
             keys=self.arrival.keys,
-            pages={s: self.outcome.pages_of(f"{operator.name}/{s}", self._older(operator, s)) for s in operator.slots},
+            pages={
+                s: self.outcome.pages_of(f"{operator.name}/{s}", self._older(operator, s))
+                for s in operator.slots
+            },
             needed={stream: self.needed[stream] for stream in operator.outputs},
             ticks=self.arrival.ticks[operator.clock] if operator.clock else None,
             table=self.tables.get(operator.name),
@@ -153,7 +161,9 @@ class _Stage:
         came = sum(c.rows for c in given.inputs) + (given.control.rows if given.control else 0)
         made = sum(c.rows for c in result.outputs)
         seconds = before.seconds + self.clock() - began
-        self.outcome.activity[operator.name] = Activity(before.tuples_in + came, before.tuples_out + made, seconds)
+        self.outcome.activity[operator.name] = Activity(
+            before.tuples_in + came, before.tuples_out + made, seconds
+        )
         for slot, page in result.pages.items():
             self.outcome.keep(f"{operator.name}/{slot}", page, self._older(operator, slot))
         return result

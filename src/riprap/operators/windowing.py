@@ -1,4 +1,4 @@
-"""The windows of a batch, key by key: what they held before, what came in, and the page that says what they hold now."""
+"""The windows of a batch, key by key: what they held before, what came in, and the page that says what they hold."""
 
 from __future__ import annotations
 
@@ -40,23 +40,30 @@ class Windows:
     _before: Ints
 
     @classmethod
-    def of(cls, window: Window, emit: Emit, given: Given, values: Mapping[str, pa.Array], slot: str = "0") -> Windows:
+    def of(
+        cls, window: Window, emit: Emit, given: Given, values: Mapping[str, pa.Array], slot: str = "0"
+    ) -> Windows:
         """Find the windows due over the tuples of port 0, of which ``values`` are to be kept."""
         chunk = given.inputs[0]
         events = Events.of(given)
-        signals = len(events.signal_event) > 0
+        ticks = given.ticks is not None and len(given.ticks.rank) > 0
         counts = np.bincount(chunk.code, minlength=len(given.keys))
-        touched = np.arange(len(given.keys)) if signals else np.flatnonzero(counts)
-        numbers, present = _measured(window, chunk)
+        every_key = ticks or (window.punctuation and len(chunk.marks) > 0)
+        touched = np.arange(len(given.keys)) if every_key else np.flatnonzero(counts)
+        numbers, present = measured_by(window, chunk)
         kept = {**values, **({_MEASURED: pa.array(numbers)} if _keeps_numbers(window) else {})}
         new = struct_of(kept, chunk.rows)
         old = gather(given.pages.get(slot, ()), given.keys.take(touched), new.type, _COUNTERS)
         history = line_up(chunk.code, touched, len(given.keys), old)
         before = old.counters.copy()
-        # Old numbers are kept as they count, so they need no second look.
-        was = old.tuples.field(_MEASURED).to_numpy(zero_copy_only=False) if _keeps_numbers(window) else None
-        measured = history.line_up_numbers(np.zeros(len(old.tuples), numbers.dtype) if was is None else was, numbers)
-        there = history.line_up_numbers(np.ones(len(old.tuples), bool), present)
+        measured, there = np.zeros(len(history.order), numbers.dtype), np.zeros(len(history.order), bool)
+        if window.on is not None or _keeps_numbers(window):
+            # Old numbers are kept as they count, so they need no second look.
+            was = np.zeros(len(old.tuples), numbers.dtype)
+            if _keeps_numbers(window):
+                was = old.tuples.field(_MEASURED).to_numpy(zero_copy_only=False)
+            measured = history.line_up_numbers(was, numbers)
+            there = history.line_up_numbers(np.ones(len(old.tuples), bool), present)
         counters = old.counters.copy()
         extents = find_extents(window, emit, history, events, given, measured, there, counters)
         if _keeps_numbers(window):
@@ -79,7 +86,7 @@ def _keeps_numbers(window: Window) -> bool:
     return window.delta is not None or (window.time is not None and window.shape == "sliding")
 
 
-def _measured(window: Window, chunk: Chunk) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+def measured_by(window: Window, chunk: Chunk) -> tuple[Numbers, npt.NDArray[np.bool_]]:
     """Return each tuple's time or number as it came, and where there is one."""
     if window.on is None:
         return np.full(chunk.rows, LONG_AGO), np.zeros(chunk.rows, bool)

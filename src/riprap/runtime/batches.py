@@ -158,7 +158,9 @@ class BatchRunner:
         """Let go of records and pages that neither a repeated batch nor a waiting sink needs."""
         ledger = self._site.ledger
         on_record = [b for b in ledger.batches() if b >= 0]
-        published = [p.published for p in self._publishers.values()] + [o.published for o in self._outlets.values()]
+        published = [p.published for p in self._publishers.values()] + [
+            o.published for o in self._outlets.values()
+        ]
         waiting = min(published, default=batch) + 1
         self._tables.forget(batch - _KEEP_RECORDS)
         keep: set[str] = set()
@@ -168,5 +170,9 @@ class BatchRunner:
                 ledger.forget([number])
                 continue
             record = ledger.get(number)
-            keep |= record.pages() if recent else {p for o in record.outputs.values() for out in o for p in out.pages}
+            keep |= (
+                record.pages()
+                if recent
+                else {p for o in record.outputs.values() for out in o for p in out.pages}
+            )
         self._site.collect(keep)

@@ -172,8 +172,14 @@ class Element:
             self.meter,
             launch.clock,
         )
-        name = launch.graph.name if self.plan.name == launch.graph.name else f"{launch.graph.name}.{self.plan.name}"
-        writer = self._answers.writeStream.queryName(_free_name(launch.session, name)).foreachBatch(self._runner)
+        name = (
+            launch.graph.name
+            if self.plan.name == launch.graph.name
+            else f"{launch.graph.name}.{self.plan.name}"
+        )
+        writer = self._answers.writeStream.queryName(_free_name(launch.session, name)).foreachBatch(
+            self._runner
+        )
         writer = writer.option("checkpointLocation", checkpoint.as_uri())
         if launch.interval is not None:
             writer = writer.trigger(processingTime=f"{int(launch.interval * 1000)} milliseconds")

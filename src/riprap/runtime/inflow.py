@@ -151,7 +151,9 @@ class SourceInflow:
                 continue
             # Its next tuple may have the same number as its last, and one without new tuples may have any.
             known = numbers[name][-1] if len(numbers[name]) else start[FRONTIER]
-            open_ends.append(np.iinfo(np.int64).min if known is None else int(known) - bool(len(numbers[name])))
+            open_ends.append(
+                np.iinfo(np.int64).min if known is None else int(known) - bool(len(numbers[name]))
+            )
         if open_ends:
             frontier = min(open_ends)
         elif any(len(n) for n in numbers.values()):
@@ -166,18 +168,20 @@ class SourceInflow:
     def _ordering(self, name: str, start: Offset, end: int) -> np.ndarray:
         """Return the ordering numbers of a source's next tuples; it must not fall behind what has been done."""
         source = self._plan.graph[name]
-        assert isinstance(source, Source) and source.ordering is not None
+        assert isinstance(source, Source)
+        assert source.ordering is not None
         first = start[name]
-        rows = read_rows(self._feeds[name].log.between(first, end), first, end, source, [source.ordering], position=False)
+        rows = read_rows(
+            self._feeds[name].log.between(first, end), first, end, source, [source.ordering], position=False
+        )
         numbers = order_numbers(rows.columns[source.ordering])
-        before = start[FRONTIER] if start[FRONTIER] is not None else np.iinfo(np.int64).min
-        bad = np.flatnonzero(np.diff(numbers, prepend=min(before, numbers[0]) if len(numbers) else 0) < 0)
-        late = np.flatnonzero(numbers <= before) if start[FRONTIER] is not None else bad[:0]
-        for row in (*bad[:1], *late[:1]):
+        falls = np.flatnonzero(numbers[1:] < numbers[:-1]) + 1
+        late = np.flatnonzero(numbers[:1] <= start[FRONTIER]) if start[FRONTIER] is not None else falls[:0]
+        for row in (*late, *falls[:1]):
             raise RunError(
                 f"source '{name}' ({source.location}): its ordering column '{source.ordering}' falls at row "
-                f"{first + int(row)}, so tuples of several sources cannot be put in one order. Sort its input, or leave "
-                "out ordering="
+                f"{first + int(row)}, so tuples of several sources cannot be put in one order. Sort its input, or "
+                "leave out ordering="
             )
         return numbers
 
@@ -245,8 +249,12 @@ def _read_channel(plan: Plan, setting: Setting, stream: str, piece: Piece) -> Ro
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else (
-        pa.array([], column.type)
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else (pa.array([], column.type))
     )
 
 

@@ -44,7 +44,9 @@ class Outflow:
         """Append a batch that is on record, and let go of what every reader has had."""
         outputs = record.outputs.get(self._outlet.name, ())
         tuples = self._read([o.page for o in outputs], self._outlet.schema)
-        punctuations = self._read([o.punctuations for o in outputs if o.punctuations is not None], pa.schema([]))
+        punctuations = self._read(
+            [o.punctuations for o in outputs if o.punctuations is not None], pa.schema([])
+        )
         assert record.frontier is not None
         for channel, writer in zip(self._channels, self._writers, strict=True):
             tags = [f"${i}" for i in range(channel.tags)]
@@ -79,5 +81,3 @@ class Outflow:
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     whole = table.combine_chunks().to_batches()
     return whole[0] if whole else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-

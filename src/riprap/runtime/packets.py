@@ -65,7 +65,9 @@ def _key_columns(plan: Plan, entry: Entry, rows: Rows) -> list[pa.Array]:
     if entry.key is not None:
         return [rows.columns[k] for k in entry.key]
     keyed = next((e for e in plan.entries if e.key is not None), None)
-    kinds = [plan.graph[keyed.name].schema.field(k).type for k in keyed.key or ()] if keyed is not None else []
+    kinds = (
+        [plan.graph[keyed.name].schema.field(k).type for k in keyed.key or ()] if keyed is not None else []
+    )
     return [pa.nulls(rows.rows, kind) for kind in kinds]
 
 

@@ -138,7 +138,9 @@ class Run:
     def _drain(self) -> None:
         """Halt the elements, each once it has read all that those before it put out."""
         for element in self._elements:
-            while element.plan.inlets and element.active and self._failed() is None and not element.all_read():
+            while (
+                element.plan.inlets and element.active and self._failed() is None and not element.all_read()
+            ):
                 element.await_end(_POLL_SECONDS)
             element.halt()
             if self._failed() is not None:

@@ -178,8 +178,8 @@ def keep_time(
 ) -> tuple[Arrival, dict[str, pa.RecordBatch]]:
     """Tell the clocks' last ticks before the batch, and put every key that has state into an arrival that has marks.
 
-    Return also the pages that say each clock's time from now on: one row for every bucket, so that they can be dealt out
-    with the buckets.
+    Return also the pages that say each clock's time from now on: one row for every bucket, so that they can be dealt
+    out with the buckets.
     """
     buckets = range(*span)
     mine = KeyTable(

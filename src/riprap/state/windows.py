@@ -5,9 +5,9 @@ A page is one Arrow record batch, a row a key, in order of hash:
     hash: uint64 | key: struct<...> | held: int64 | counters: fixed_size_list<int64> | window: list<struct<...>>
 
 ``window`` holds tuples that came in with the page, oldest first; ``held`` says how many tuples the key holds in all, so
-its contents are the newest ``held`` tuples of its rows in all pages. ``counters`` are whatever numbers the operator keeps
-beside the tuples; the newest page has those that count. A batch adds one page with what came in (so writes follow the
-input, not the size of the state), and pages of like size are merged, so there are only ever a handful.
+its contents are the newest ``held`` tuples of its rows in all pages. ``counters`` are whatever numbers the operator
+keeps beside the tuples; the newest page has those that count. A batch adds one page with what came in (so writes follow
+the input, not the size of the state), and pages of like size are merged, so there are only ever a handful.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COLUMNS = ["hash", "key", "held", "counters", "window"]
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What some keys hold: the tuples of key ``i`` are rows ``offsets[i]`` to ``offsets[i + 1]``, its counters row ``i``."""
+    """What some keys hold: key ``i`` has the tuples ``offsets[i]`` to ``offsets[i + 1]``, and row ``i`` of counters."""
 
     offsets: Ints
     tuples: pa.StructArray
@@ -55,10 +55,14 @@ def make_page(keys: KeyTable, contents: Contents, held: Ints | None = None) -> p
     width = contents.counters.shape[1]
     counters = pa.FixedSizeListArray.from_arrays(pa.array(contents.counters.ravel()), width)
     held = contents.lengths if held is None else held
-    return pa.RecordBatch.from_arrays([pa.array(keys.hashes), key, pa.array(held), counters, window], _COLUMNS)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(keys.hashes), key, pa.array(held), counters, window], _COLUMNS
+    )
 
 
-def gather(pages: Sequence[pa.RecordBatch], keys: KeyTable, layout: pa.StructType, counters: int = 1) -> Contents:
+def gather(
+    pages: Sequence[pa.RecordBatch], keys: KeyTable, layout: pa.StructType, counters: int = 1
+) -> Contents:
     """Collect what ``keys`` (sorted by hash) hold from pages, newest page first; an unknown key has zeros."""
     wanted = np.full(len(keys), -1, np.int64)
     numbers = np.zeros((len(keys), counters), np.int64)

@@ -1,6 +1,6 @@
 """Run the application of tests/runtime/elements.py as a job says, in a session of its own.
 
-    {"calls": "...", "out": "...", "options": {"master": "local[1]"}}
+{"calls": "...", "out": "...", "options": {"master": "local[1]"}}
 """
 
 from __future__ import annotations

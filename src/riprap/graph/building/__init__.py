@@ -1,1 +1,1 @@
-"""The calls that add operators to an application, by kind; :class:`riprap.graph.application.Application` has them all."""
+"""The calls that add operators to an application, by kind; :class:`riprap.graph.Application` has them all."""

@@ -53,11 +53,15 @@ class Edges(Builder):
         if kind is None:
             raise here.error(f"time= names column '{time}', which does not exist", has(source.schema))
         if not pa.types.is_timestamp(kind):
-            raise here.error(f"time= must name a timestamp, '{time}' is {type_name(kind)}", has(source.schema))
+            raise here.error(
+                f"time= must name a timestamp, '{time}' is {type_name(kind)}", has(source.schema)
+            )
         stream = self._add(source)
         return Stream(stream.name, stream.schema, self.root, ticks=True)
 
-    def sink(self, name: str, stream: Port, connector: SinkConnector, *, protect: Policy | None = None) -> None:
+    def sink(
+        self, name: str, stream: Port, connector: SinkConnector, *, protect: Policy | None = None
+    ) -> None:
         """Add a sink."""
         here = Here("Sink", name, self, stream)
         inputs = here.port(stream)

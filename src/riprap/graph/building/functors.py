@@ -40,9 +40,13 @@ class Functors(Builder):
         if where is None and select is None and variables is None:
             raise here.error("it does nothing", "Give it where=, select= or both")
         if (variables is None) != (update is None):
-            raise here.error("it has variables= without update=, or the other way round", "Give it both, or neither")
+            raise here.error(
+                "it has variables= without update=, or the other way round", "Give it both, or neither"
+            )
         if by and variables is None:
-            raise here.error("it has a key, and nothing to keep by it", "Give it variables=, or leave out by=")
+            raise here.error(
+                "it has a key, and nothing to keep by it", "Give it variables=, or leave out by="
+            )
         keys = here.keys(by, inputs)
         kept: Variables | None = None
         schema = inputs.schema

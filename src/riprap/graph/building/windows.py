@@ -46,7 +46,9 @@ class Windowed(Builder):
             )
         taken = [n.name for n in aggregation.outputs if n.name in keys]
         if taken:
-            raise here.error(f"select= names {taken[0]!r} again", "The key's columns come first by themselves")
+            raise here.error(
+                f"select= names {taken[0]!r} again", "The key's columns come first by themselves"
+            )
         here.policy(protect, stateful=True)
         key_fields = [inputs.schema.field(k) for k in keys]
         return self._add(
@@ -151,7 +153,12 @@ def _emit(here: Here, window: Window, emit: Emit | None) -> Emit:
         raise here.error(f"emit= takes an output rule, got {emit!r}", "Write rr.every(...) or rr.on_close()")
     if isinstance(emit, OnClose) and window.shape == "sliding":
         raise here.error("a sliding window never closes", "Write rr.every(...), or make it tumbling")
-    if isinstance(emit, Every) and emit.time is not None and window.shape == "tumbling" and window.time is not None:
+    if (
+        isinstance(emit, Every)
+        and emit.time is not None
+        and window.shape == "tumbling"
+        and window.time is not None
+    ):
         raise here.error(
             f"a window of {window} puts out when it closes, or every so many tuples",
             "Leave out emit=, or make it sliding",

@@ -21,9 +21,9 @@ Copies = Mapping[str, frozenset[tuple[int, str]]]
 class Traits:
     """What protection has to know of a kind of operator.
 
-    ``state`` says what it keeps, port by port (empty: nothing). ``pages`` is how that is cut up; ``key`` what it is kept
-    by. ``stale`` says how restored state is out of date where input was lost (empty: it is not). ``holds`` is whether
-    tuples wait inside it, to be lost with it. ``why_not`` says why it cannot be in a consistent region (empty: it can).
+    ``state`` says what it keeps, port by port (empty: nothing). ``pages`` is how that is cut up; ``key`` what it is
+    kept by. ``stale`` says how restored state is out of date where input was lost (empty: it is not). ``holds`` is
+    whether tuples wait inside it, to be lost with it. ``why_not`` says why it cannot be in a consistent region (empty: it can).
     ``punctuation`` is what becomes of a punctuation that reaches it.
     """
 
@@ -171,4 +171,6 @@ def typed(schema: pa.Schema, columns: Iterable[str]) -> str:
 
 def named(item: Named) -> str:
     """Write a named expression as a user would."""
-    return item.name if item.expression.sql.strip("`") == item.name else f"{item.expression.sql} as {item.name}"
+    return (
+        item.name if item.expression.sql.strip("`") == item.name else f"{item.expression.sql} as {item.name}"
+    )

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from riprap.expressions import Expression, Named, Variables
-from riprap.graph.operators.base import Copies, Needed, Operator, Traits, named, passed_on, plain_copies, read_by
+from riprap.graph.operators.base import (
+    Copies,
+    Needed,
+    Operator,
+    Traits,
+    named,
+    passed_on,
+    plain_copies,
+    read_by,
+)
 
 WITH_VARIABLES = Traits(
     does="filters, projects, computes over the tuple and variables that each tuple updates",

@@ -141,7 +141,7 @@ class Gate(PassesOn):
 
     @property
     def depth(self) -> int:
-        # A tuple and an acknowledgement that derive from one tuple may both let one pass.
+        # Acknowledgements on several streams may derive from one tuple, and each lets one pass.
         return 1
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
