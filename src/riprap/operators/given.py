@@ -90,7 +90,7 @@ def index_among(event: Ints) -> Ints:
     if not len(event):
         return np.empty(0, np.int64)
     starts = np.flatnonzero(np.concatenate([[True], event[1:] != event[:-1]]))
-    lengths = np.diff([*starts, len(event)])
+    lengths = np.diff(np.append(starts, len(event)))
     return np.arange(len(event)) - np.repeat(starts, lengths)
 
 

@@ -23,7 +23,8 @@ class Traits:
 
     ``state`` says what it keeps, port by port (empty: nothing). ``pages`` is how that is cut up; ``key`` what it is
     kept by. ``stale`` says how restored state is out of date where input was lost (empty: it is not). ``holds`` is
-    whether tuples wait inside it, to be lost with it. ``why_not`` says why it cannot be in a consistent region (empty: it can).
+    whether tuples wait inside it, to be lost with it. ``why_not`` says why it cannot be in a consistent region (empty:
+    it can).
     ``punctuation`` is what becomes of a punctuation that reaches it.
     """
 
