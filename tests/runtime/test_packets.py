@@ -32,7 +32,7 @@ def plan_of(buckets: int, tasks: int, *, keyed: bool = True) -> Plan:
     else:
         app.sink("one", left, rr.memory())
         app.sink("two", right, rr.memory())
-    return compile_graph(app.graph(), buckets=buckets, tasks=tasks)
+    return compile_graph(app.graph(), buckets=buckets, tasks=tasks).plans[0]
 
 
 def rows_of(data: list[tuple[str | None, int]], *, encoded: bool = False) -> Rows:

@@ -36,7 +36,9 @@ def window_label(operator: Operator) -> str | None:
     words = [_words(w) for w in (windows or ((window,) if window is not None else ()))]
     if len(words) == 2 and all(w.endswith(" tuples") for w in words):
         words[0] = words[0].removesuffix(" tuples")
-    return " x ".join(words).replace("1 tuples", "1 tuple") if len(words) == 1 else " x ".join(words) or None
+    if words == ["1 tuples"]:
+        return "1 tuple"
+    return " x ".join(words) or None
 
 
 def _words(window: Window) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numba
 import numpy as np
 import pyarrow as pa
 
@@ -46,13 +47,6 @@ class Given:
         """The length of the inputs' paths."""
         return len(self.inputs[0].path)
 
-    @property
-    def last_time(self) -> int | None:
-        """The clock's time when the batch has been done."""
-        if self.ticks is None:
-            return None
-        return int(self.ticks.time[-1]) if len(self.ticks.time) else self.ticks.before
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -87,11 +81,17 @@ def index_among(event: Ints) -> Ints:
     >>> index_among(np.array([3, 3, 5, 7, 7, 7]))
     array([0, 1, 0, 0, 1, 2])
     """
-    if not len(event):
-        return np.empty(0, np.int64)
-    starts = np.flatnonzero(np.concatenate([[True], event[1:] != event[:-1]]))
-    lengths = np.diff(np.append(starts, len(event)))
-    return np.arange(len(event)) - np.repeat(starts, lengths)
+    numbers: Ints = _index_among(event)
+    return numbers
+
+
+@numba.njit(cache=True)
+def _index_among(event):  # type: ignore[no-untyped-def]
+    numbers = np.zeros(len(event), np.int64)
+    for i in range(1, len(event)):
+        if event[i] == event[i - 1]:
+            numbers[i] = numbers[i - 1] + 1
+    return numbers
 
 
 def hash_part(keys: KeyTable) -> Ints:
