@@ -26,17 +26,20 @@ def test_text_for_people(riprap: Command) -> None:
 def test_json_for_scripts(riprap: Command) -> None:
     done = riprap("explain", "bargain", "--json")
     told = json.loads(done.out)
-    assert list(told) == ["application", "operators", "passes", "pes", "spark_plan"]
+    assert list(told) == ["application", "operators", "passes", "pes", "channels", "spark_plan"]
     assert [operator["name"] for operator in told["operators"]] == OPERATORS
     aggregator = told["operators"][3]
-    assert list(aggregator) == ["name", "kind", "inputs", "schema", "stateful", "summary", "location"]
+    told_of_each = ["name", "kind", "inputs", "ports", "outputs", "schema", "stateful", "summary", "location"]
+    assert list(aggregator) == told_of_each
     assert aggregator["kind"] == "Aggregate"
     assert aggregator["inputs"] == ["TradeFilter"]
+    assert (aggregator["ports"], aggregator["outputs"]) == ([["TradeFilter"]], ["Aggregator"])
     assert aggregator["schema"] == {"ticker": "string", "notional": "double", "volume": "bigint"}
     assert aggregator["stateful"] is True
     assert told["pes"][0]["operators"] == OPERATORS
     assert told["pes"][0]["key"] == {"Source": ["ticker"]}
     assert {step["pass"] for step in told["passes"]} >= {"fuse", "key", "prune", "feed"}
+    assert told["channels"] == []
     assert told["spark_plan"] is None
 
 

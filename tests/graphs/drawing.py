@@ -265,7 +265,7 @@ def aggregate(d: Drawing) -> Operator | None:
             ["sum"] * 2 if schema[name] == "bigint" else ["avg"] * 2 if schema[name] == "double" else []
         )
         calls.append((name, d.draw(st.sampled_from(functions)), Column(name, schema[name])))
-    if not calls or sometimes(d.draw, 3):
+    if not calls or sometimes(d.draw, 2):
         name = "n" if "n" not in by else "c"
         calls = [c for c in calls if c[0] != name] + [(name, "count", None)]
     return windowed.Aggregate(

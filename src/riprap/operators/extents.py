@@ -114,15 +114,15 @@ def _find(  # type: ignore[no-untyped-def]
     starts, fresh, event, measured, present, signal_event, is_tick, signal_time,
     seen, last, clocked, clock_time, tumbling, measure, size, rule, period, whole,
 ):  # fmt: skip
-    room = len(event) + 16
-    key, low_at = np.empty(room, np.int64), np.empty(room, np.int64)
-    high_at, due = np.empty(room, np.int64), np.empty(room, np.int64)
+    out = np.empty((len(event) + 16, 4), np.int64)
     kept = np.empty(len(starts) - 1, np.int64)
     found = 0
     for k in range(len(starts) - 1):
         low, row, end, s = starts[k], fresh[k], starts[k + 1], 0
         now, tick_time, count = last[k], clock_time, seen[k]
         while row < end or s < len(signal_event):
+            if found + 2 > len(out):
+                out = _grown(out)
             is_signal = s < len(signal_event) and (row == end or signal_event[s] < event[row])
             happens = signal_event[s] if is_signal else event[row]
             # 1. Time goes on, and passes the moments at which an output is due or a window closes.
@@ -143,31 +143,25 @@ def _find(  # type: ignore[no-untyped-def]
             if moved and row > low and tumbling and measure == _TIME:
                 if after // np.int64(size) > before // np.int64(size):
                     if rule == _CLOSE:
-                        found, key, low_at, high_at, due = _put(
-                            found, key, low_at, high_at, due, k, low, row, happens
-                        )
+                        found = _put(out, found, k, low, row, happens)
                     low = row
             elif moved and row > low and rule == _PERIOD:
                 moment = (before // period + 1) * period
                 if measure != _TIME and moment <= after:
-                    found, key, low_at, high_at, due = _put(
-                        found, key, low_at, high_at, due, k, low, row, happens
-                    )
+                    found = _put(out, found, k, low, row, happens)
                 while measure == _TIME and moment <= after and low < row:
                     while low < row and measured[low] < moment - size:
                         low += 1
+                    if found + 2 > len(out):
+                        out = _grown(out)
                     if low < row:
-                        found, key, low_at, high_at, due = _put(
-                            found, key, low_at, high_at, due, k, low, row, happens
-                        )
+                        found = _put(out, found, k, low, row, happens)
                     moment += period
             # 2. What happens changes the window.
             if is_signal:
                 if not is_tick[s] and measure == _PUNCTUATION:
                     if row > low and rule == _CLOSE:
-                        found, key, low_at, high_at, due = _put(
-                            found, key, low_at, high_at, due, k, low, row, happens
-                        )
+                        found = _put(out, found, k, low, row, happens)
                     low = row
                 s += 1
             else:
@@ -177,9 +171,7 @@ def _find(  # type: ignore[no-untyped-def]
                     now = measured[row] if present[row] else now
                     if tumbling and row > low and _differ(now, measured[low], size, whole):
                         if rule == _CLOSE:
-                            found, key, low_at, high_at, due = _put(
-                                found, key, low_at, high_at, due, k, low, row, happens
-                            )
+                            found = _put(out, found, k, low, row, happens)
                         low = row
                 measured[row] = now
                 row += 1
@@ -197,20 +189,24 @@ def _find(  # type: ignore[no-untyped-def]
             # 4. A tuple may be the one after which an output is due, or the one that fills the window.
             if is_signal:
                 continue
-            if rule == _TUPLES and (row - low if tumbling else count) % period == 0:
-                found, key, low_at, high_at, due = _put(
-                    found, key, low_at, high_at, due, k, low, row, happens
-                )
+            if rule == _TUPLES and (period == 1 or (row - low if tumbling else count) % period == 0):
+                found = _put(out, found, k, low, row, happens)
             if tumbling and measure == _COUNT and row - low == size:
                 if rule == _CLOSE:
-                    found, key, low_at, high_at, due = _put(
-                        found, key, low_at, high_at, due, k, low, row, happens
-                    )
+                    found = _put(out, found, k, low, row, happens)
                 low = row
         kept[k] = low
         seen[k] = count
         last[k] = now
-    return key[:found], low_at[:found], high_at[:found], due[:found], kept, seen, last
+    return (
+        out[:found, 0].copy(),
+        out[:found, 1].copy(),
+        out[:found, 2].copy(),
+        out[:found, 3].copy(),
+        kept,
+        seen,
+        last,
+    )
 
 
 @numba.njit(cache=True)
@@ -221,16 +217,16 @@ def _differ(one, other, size, whole):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, inline="always")
-def _put(found, key, low_at, high_at, due, k, low, high, happens):  # type: ignore[no-untyped-def]
-    if found == len(key):
-        key, low_at = _grown(key), _grown(low_at)
-        high_at, due = _grown(high_at), _grown(due)
-    key[found], low_at[found], high_at[found], due[found] = k, low, high, happens
-    return found + 1, key, low_at, high_at, due
+def _put(out, found, k, low, high, happens):  # type: ignore[no-untyped-def]
+    out[found, 0] = k
+    out[found, 1] = low
+    out[found, 2] = high
+    out[found, 3] = happens
+    return found + 1
 
 
 @numba.njit(cache=True)
-def _grown(array):  # type: ignore[no-untyped-def]
-    larger = np.empty(2 * len(array), array.dtype)
-    larger[: len(array)] = array
+def _grown(out):  # type: ignore[no-untyped-def]
+    larger = np.empty((2 * len(out), 4), np.int64)
+    larger[: len(out)] = out
     return larger
