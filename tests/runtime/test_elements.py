@@ -77,8 +77,10 @@ def test_a_slow_reader_holds_up_nobody(spark: SparkSession, calls: tuple[Path, p
     assert seen == {"fast": CALLS, "slow": CALLS}
 
 
-@pytest.mark.parametrize("element", ["busy", "counts"])
-@pytest.mark.parametrize("step", ["gathered", "recorded", "published"])
+@pytest.mark.parametrize(
+    ("step", "element"),
+    [("gathered", "counts"), ("recorded", "busy"), ("recorded", "counts"), ("published", "busy")],
+)
 def test_a_killed_driver_is_taken_up(
     spark: SparkSession,
     programs: Programs,

@@ -46,7 +46,7 @@ def test_state_of_encoded_and_plain_keys_is_one_state(
 
 
 def test_packets_of_encoded_and_plain_columns_are_put_together() -> None:
-    plan = compile_graph(counts("a").graph(), buckets=2, tasks=1, path="exchange")
+    plan = compile_graph(counts("a").graph(), buckets=2, tasks=1, path="exchange").plans[0]
     sent = []
     for start, encoded in ((0, True), (4, False)):
         part = table(start, encoded=encoded)

@@ -19,22 +19,27 @@ def state_of(select: str, *, window: int = 5) -> dict[str, str]:
     return describe_state(app.graph())
 
 
+ELEMENTS = {"sums": ["source", "sums", "out"]}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     made = RunFolder.create(tmp_path, "app", lambda: 0.0)
-    made.keep_state_layout({"buckets": 8, "operators": state_of("sum(a) as s")})
+    made.keep_state_layout({"elements": ELEMENTS, "buckets": 8, "operators": state_of("sum(a) as s")})
     return made
 
 
 def test_the_same_state_is_taken_up(folder: RunFolder) -> None:
-    folder.keep_state_layout({"buckets": 8, "operators": state_of("sum(a) / 2 as half")})
+    folder.keep_state_layout(
+        {"elements": ELEMENTS, "buckets": 8, "operators": state_of("sum(a) / 2 as half")}
+    )
 
-    assert folder.state_layout() == {"buckets": 8, "operators": state_of("sum(a) as s")}
+    assert folder.state_layout() == {"elements": ELEMENTS, "buckets": 8, "operators": state_of("sum(a) as s")}
 
 
 def test_another_number_of_buckets_is_refused(folder: RunFolder) -> None:
     with pytest.raises(rr.RunError, match=r"has 8 buckets, not 4: .* Give buckets=8, or none"):
-        folder.keep_state_layout({"buckets": 4, "operators": state_of("sum(a) as s")})
+        folder.keep_state_layout({"elements": ELEMENTS, "buckets": 4, "operators": state_of("sum(a) as s")})
 
 
 @pytest.mark.parametrize(
@@ -50,4 +55,10 @@ def test_an_operator_that_would_misread_the_state_is_refused(
     folder: RunFolder, changed: dict[str, str]
 ) -> None:
     with pytest.raises(rr.RunError, match=r"has state of (sums|more) that this application would misread"):
-        folder.keep_state_layout({"buckets": 8, "operators": changed})
+        folder.keep_state_layout({"elements": ELEMENTS, "buckets": 8, "operators": changed})
+
+
+def test_other_processing_elements_are_refused(folder: RunFolder) -> None:
+    apart = {"sums": ["source", "to:source"], "alone": ["source", "sums", "out"]}
+    with pytest.raises(rr.RunError, match="has processing elements .* state and channels would not be found"):
+        folder.keep_state_layout({"elements": apart, "buckets": 8, "operators": state_of("sum(a) as s")})
