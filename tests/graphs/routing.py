@@ -209,17 +209,26 @@ class Seen:
     """What the operator below keeps."""
 
     tuples: int = 0
+    punctuations: int = 0
 
 
 class Echo(rr.CustomOperator):
-    """Puts out every tuple as often as its number says (modulo 3), alternately on two outputs; counts its tuples."""
+    """Counts tuples and punctuations, and puts out each tuple with the counts up to twice, on two outputs in turn."""
 
     state: Seen
 
     def on_tuple(self, port: Any, tuple: Row) -> None:
         self.state.tuples += 1
-        for copy in range(self.state.tuples % 3):
-            self.submit({**tuple, "n": self.state.tuples}, output=copy % 2)
+        for copy, row in enumerate(echoes(tuple, self.state.tuples, self.state.punctuations)):
+            self.submit(row, output=copy % 2)
+
+    def on_punctuation(self, port: int) -> None:
+        self.state.punctuations += 1
+        self.punctuate()
+
+
+def echoes(row: Row, tuples: int, punctuations: int) -> list[Row]:
+    return [{**row, "n": tuples + 100 * punctuations}] * ((tuples + punctuations) % 3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,15 +258,16 @@ class Custom(Operator):
         # What one tuple makes is numbered whatever the output.
         both = Output(self.depth)
         outputs = (Output(self.depth), Output(self.depth))
-        seen = 0
+        tuples = punctuations = 0
         for event in events:
             if event.row is None:
+                punctuations += 1
                 for output in outputs:
                     both.put(event, None)
                     output.events.append(both.events[-1])
                 continue
-            seen += 1
-            for copy in range(seen % 3):
-                both.put(event, {**event.row, "n": seen})
+            tuples += 1
+            for copy, row in enumerate(echoes(event.row, tuples, punctuations)):
+                both.put(event, row)
                 outputs[copy % 2].events.append(both.events[-1])
         return list(outputs)

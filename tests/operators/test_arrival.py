@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riprap.operators.arrival import Arrival, Entry, Rows, arrive, order_numbers
-from riprap.operators.chunk import EVERY, FIRST, LAST
+from riprap.operators.chunk import EVERY
+from riprap.operators.events import Events
+from riprap.operators.given import Given
 from riprap.state.hashing import buckets_of, hash_arrays
 from riprap.state.keys import encode_keys
 
@@ -29,7 +32,10 @@ def rows(
 def listed(arrival: Arrival, name: str) -> list[tuple[Any, ...]]:
     """Return the tag, key and id of each tuple."""
     chunk = arrival.chunks[name]
-    tags = [tuple(int(c[r]) for c in arrival.tags) for r in chunk.rank]
+    tags = [
+        (*(int(c[r]) for c in arrival.tags), *(int(p[row]) for p in chunk.path))
+        for row, r in enumerate(chunk.rank)
+    ]
     keys = [tuple(c[int(code)].as_py() for c in arrival.keys.columns) for code in chunk.code]
     assert np.all(np.diff(chunk.rank) >= 0)
     return list(zip(tags, keys, chunk.columns["id"].to_pylist(), strict=True))
@@ -115,6 +121,7 @@ def test_what_comes_by_channels_is_ordered_by_tags(
     batch: int,
 ) -> None:
     flat = [(*tag, more) for tag, more in long]
+    marks = [mark for mark in marks if mark not in short]
 
     def by_channel(tags: list[tuple[int, ...]], depth: int, base: int, marks: list[tuple[int, ...]]) -> Rows:
         def columns(of: list[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
@@ -132,15 +139,14 @@ def test_what_comes_by_channels_is_ordered_by_tags(
     arrival = arrive(entries, read, batch=batch)
 
     def whole(tag: tuple[int, ...], root: int | None) -> tuple[int, ...]:
-        front = () if root is None else (batch, root)
-        return (*front, *tag, *(FIRST,) * (4 - len(tag)))
+        return tag if root is None else (batch, root, *tag)
 
     for name, tags, base, root in (("one", short, 0, roots[0]), ("two", flat, 100, roots[1])):
         wanted = sorted((whole(t, root), ("a",), base + n) for n, t in enumerate(tags))
         assert listed(arrival, name) == wanted
-    # One rank for all that has the same tag.
+    # One rank for all that derives from the same tuple of a source.
     found = list(zip(*(c.tolist() for c in arrival.tags), strict=True))
-    distinct = {*(whole(t, roots[0]) for t in (*short, *marks)), *(whole(t, roots[1]) for t in flat)}
+    distinct = {*(whole(t, roots[0]) for t in (*short, *marks)), *(whole(t[:3], roots[1]) for t in flat)}
     assert found == sorted(distinct)
     one = arrival.chunks["one"].marks
     ordered = sorted(whole(m, roots[0]) for m in marks)
@@ -189,9 +195,16 @@ def test_a_tick_comes_after_the_tuples_it_made_in_another_element() -> None:
 
     arrival = arrive(entries, read)
 
-    assert arrival.chunks["feed"].rank.tolist() == [0]
-    assert arrival.ticks["clock"].rank.tolist() == [1]
-    assert [int(c[1]) for c in arrival.tags] == [3, 1, 0, LAST, LAST]
+    # They have the tick's rank, as they would have had there, and a tick comes after what has its rank.
+    assert arrival.chunks["feed"].rank.tolist() == arrival.ticks["clock"].rank.tolist() == [0]
+    assert [p.tolist() for p in arrival.chunks["feed"].path] == [[77], [0]]
+    reaches = Given(
+        inputs=(arrival.chunks["feed"],),
+        keys=arrival.keys,
+        ticks=replace(arrival.ticks["clock"], before=None),
+    )
+    events = Events.of(reaches)
+    assert (events.row_event.tolist(), events.signal_event.tolist()) == ([0], [1])
 
 
 def test_a_stream_without_a_key_stays_together() -> None:

@@ -60,5 +60,7 @@ def test_an_operator_that_would_misread_the_state_is_refused(
 
 def test_other_processing_elements_are_refused(folder: RunFolder) -> None:
     apart = {"sums": ["source", "to:source"], "alone": ["source", "sums", "out"]}
-    with pytest.raises(rr.RunError, match="has processing elements .* state and channels would not be found"):
+    with pytest.raises(
+        rr.RunError, match=r"has processing elements .* state and channels would not be found"
+    ):
         folder.keep_state_layout({"elements": apart, "buckets": 8, "operators": state_of("sum(a) as s")})

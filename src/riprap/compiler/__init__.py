@@ -161,12 +161,12 @@ def _tag_depths(graph: Graph, elements: tuple[Element, ...], roots: Mapping[str,
     for element in elements:
         outside = [s for s in element.entries if made_in[s] is not element]
         restarts = any(roots[made_in[s].name] != roots[element.name] for s in outside)
-        # What comes in by channel is made alike: as long as the longest, behind what starts an order of its own.
-        entering = max((depths[s] for s in outside), default=source_tags(graph)) + (2 if restarts else 0)
+        # What starts an order of its own puts it in front.
+        entering = {s: depths[s] + (2 if restarts else 0) for s in outside}
         for operator in element.operators:
             streams = [s for port in operator.ports for s in port]
-            ahead = [depths[s] if s in element.streams else entering for s in streams]
-            depth = max(ahead, default=entering) + (len(streams) > 1) + operator.depth
+            ahead = [entering[s] if s in entering else depths[s] for s in streams]
+            depth = max(ahead, default=source_tags(graph)) + (len(streams) > 1) + operator.depth
             depths.update(dict.fromkeys(operator.outputs, depth))
     return depths
 

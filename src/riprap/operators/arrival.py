@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks, concatenate_arrays
+from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, Path, concatenate_arrays, no_marks
 from riprap.operators.given import Ticks
 from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 
@@ -93,13 +93,15 @@ def arrive(
     *,
     batch: int = 0,
     aligned: bool = False,
+    root: int = 3,
     span: tuple[int, int] | None = None,
     buckets: int = 1,
 ) -> Arrival:
     """Key the rows, keep those of buckets ``span[0]`` to ``span[1]`` (all, if None), and rank them.
 
     The order is the ordering column where there is one, then source, then position. Rows of a source with equal
-    position keep the order they were read in.
+    position keep the order they were read in. Of the tags that channels bring, the first ``root`` numbers make the
+    rank, and the others are the path that a tuple took before: it goes on from there as if nothing had come between.
     """
     data = [e for e in entries if e.tick is None]
     read = {e.name: rows[e.name] for e in entries}
@@ -112,18 +114,22 @@ def arrive(
             mine = np.flatnonzero((code >= low) & (code < high))
             codes[entry.name] = (code[mine] - low).astype(np.int32)
             read[entry.name] = _take(read[entry.name], mine)
-    ranks, mark_ranks, tags = _rank(entries, read, batch, aligned)
+    heads = {e.name: _channel_tags(e, read[e.name].tags, batch) for e in entries}
+    marks = {e.name: _channel_tags(e, read[e.name].punctuations, batch) for e in entries}
+    root += 2 if any(e.root is not None for e in entries) else 0
+    ranks, mark_ranks, tags = _rank(entries, read, heads, marks, root, batch, aligned)
     chunks, ticks = {}, {}
     first = span is None or span[0] == 0
     for entry in entries:
         part, rank = read[entry.name], ranks[entry.name]
         if entry.tick is None:
-            marks = mark_ranks[entry.name]
-            chunks[entry.name] = _chunk(part, rank, codes[entry.name], marks)
+            path, way = heads[entry.name][root:], marks[entry.name][root:]
+            chunk = _chunk(part, rank, codes[entry.name], path)
+            chunks[entry.name] = _marked(chunk, mark_ranks[entry.name], way)
             continue
         ticks[entry.name] = _ticks(part, rank, entry.tick)
         # Every task hears the ticks; to be passed on as tuples they must be with one only.
-        chunk = _chunk(part, rank, np.full(part.rows, EVERY, np.int32), np.empty(0, np.int64))
+        chunk = _chunk(part, rank, np.full(part.rows, EVERY, np.int32), ())
         chunks[entry.name] = chunk if first else chunk.slice(0, 0)
     return Arrival(chunks, ticks, keys, tags, all(e.root is None for e in entries))
 
@@ -169,25 +175,23 @@ def _take(read: Rows, chosen: Ints) -> Rows:
 
 
 def _rank(
-    entries: Sequence[Entry], read: Mapping[str, Rows], batch: int, aligned: bool
+    entries: Sequence[Entry],
+    read: Mapping[str, Rows],
+    tags: Mapping[str, Tags],
+    marks: Mapping[str, Tags],
+    root: int,
+    batch: int,
+    aligned: bool,
 ) -> tuple[dict[str, Ints], dict[str, Ints], Tags]:
-    """Rank the rows and punctuations of all entries together; return also each rank's tag."""
+    """Rank the rows and punctuations of all entries together; return also the tag of each rank."""
     from_channels = any(e.number is None for e in entries)
+    nothing = (np.empty(0, np.int64),) * root
     parts = [
-        _channel_tags(e, read[e.name].tags, batch)
-        if from_channels
-        else _source_tags(e, read[e.name], batch, aligned)
+        tags[e.name][:root] if from_channels else _source_tags(e, read[e.name], batch, aligned)
         for e in entries
     ]
-    depth = max(len(p) for p in parts)
-    marks = [_channel_tags(e, read[e.name].punctuations, batch) for e in entries]
-    # A tick comes after the tuples that it made elsewhere.
-    tags = [
-        _deepen(p, depth, read[e.name].rows, FIRST if e.tick is None else LAST)
-        for p, e in zip(parts, entries, strict=True)
-    ]
-    marked = [_deepen(m, depth, len(m[0]) if m else 0, FIRST) for m in marks]
-    columns = tuple(np.concatenate([t[i] for t in (*tags, *marked)]) for i in range(depth))
+    marked = [marks[e.name][:root] or nothing for e in entries] if from_channels else []
+    columns = tuple(np.concatenate(numbers) for numbers in zip(*parts, *marked, strict=True))
     order = None if _in_order(columns) else np.lexsort(columns[::-1])
     if order is not None:
         columns = tuple(c[order] for c in columns)
@@ -204,10 +208,14 @@ def _rank(
         unsorted = np.empty(len(order), np.int64)
         unsorted[order] = rank
         rank = unsorted
-    lengths = [*(read[e.name].rows for e in entries), *(len(m[0]) if m else 0 for m in marks)]
-    split = np.split(rank, np.cumsum(lengths)[:-1])
+    split = np.split(rank, np.cumsum([len(numbers[0]) for numbers in (*parts, *marked)])[:-1])
     names = [e.name for e in entries]
-    return dict(zip(names, split, strict=False)), dict(zip(names, split[len(names) :], strict=True)), columns
+    none = [np.empty(0, np.int64)] * len(names)
+    return (
+        dict(zip(names, split, strict=False)),
+        dict(zip(names, split[len(names) :] or none, strict=True)),
+        columns,
+    )
 
 
 def _source_tags(entry: Entry, read: Rows, batch: int, aligned: bool) -> Tags:
@@ -221,10 +229,6 @@ def _channel_tags(entry: Entry, tags: Tags, batch: int) -> Tags:
     if entry.root is None or not tags:
         return tags
     return np.full(len(tags[0]), batch, np.int64), np.full(len(tags[0]), entry.root, np.int64), *tags
-
-
-def _deepen(tags: Tags, depth: int, rows: int, number: int) -> Tags:
-    return tags + (np.full(rows, number, np.int64),) * (depth - len(tags))
 
 
 def _in_order(columns: Tags) -> bool:
@@ -243,17 +247,29 @@ def _in_order(columns: Tags) -> bool:
     return True
 
 
-def _chunk(read: Rows, rank: Ints, code: Codes, marks: Ints) -> Chunk:
+def _chunk(read: Rows, rank: Ints, code: Codes, path: Path) -> Chunk:
     columns = read.columns
-    if len(rank) > 1 and np.any(rank[1:] < rank[:-1]):
-        order = np.argsort(rank, kind="stable")
+    if not _in_order((rank, *path)):
+        order = np.lexsort((*path[::-1], rank))
         columns = {n: c.take(pa.array(order)) for n, c in columns.items()}
-        rank, code = rank[order], code[order]
-    if not len(marks):
-        return Chunk(columns, rank, code)
-    marks = np.sort(marks)
-    at = np.searchsorted(rank, marks)
-    return Chunk(columns, rank, code, (), Marks(at, marks, np.full(len(marks), EVERY, np.int32)))
+        rank, code, path = rank[order], code[order], tuple(p[order] for p in path)
+    return Chunk(columns, rank, code, path, no_marks(len(path)))
+
+
+def _marked(chunk: Chunk, rank: Ints, path: Path) -> Chunk:
+    """Put punctuations among the tuples of a chunk."""
+    if not len(rank):
+        return chunk
+    both = (
+        np.concatenate([chunk.rank, rank]),
+        *(np.concatenate(p) for p in zip(chunk.path, path, strict=True)),
+    )
+    order = np.lexsort(both[::-1])
+    tuples = order < chunk.rows
+    which = order[~tuples] - chunk.rows
+    at: Ints = np.cumsum(tuples, dtype=np.int64)[~tuples]
+    every = np.full(len(rank), EVERY, np.int32)
+    return replace(chunk, marks=Marks(at, rank[which], every, tuple(p[which] for p in path)))
 
 
 def _ticks(read: Rows, rank: Ints, column: str) -> Ticks:

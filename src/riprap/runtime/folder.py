@@ -112,12 +112,6 @@ class RunFolder:
     def keep_state_layout(self, layout: Mapping[str, Any]) -> None:
         """Write down how state is cut up; refuse another way than the run began with, for it would be misread."""
         known = self.state_layout()
-        if known is not None and known["elements"] != layout["elements"]:
-            raise RunError(
-                f"the run in {self.path} has processing elements {known['elements']}, and here they are "
-                f"{layout['elements']}: state and channels would not be found. Take it up with the application it was "
-                "started with, or start a new run"
-            )
         if known is not None and known["buckets"] != layout["buckets"]:
             raise RunError(
                 f"the run in {self.path} has {known['buckets']} buckets, not {layout['buckets']}: the number is fixed "
@@ -130,6 +124,12 @@ class RunFolder:
                 f"the run in {self.path} has state of {', '.join(changed)} that this application would misread: "
                 f"{before.get(changed[0], 'nothing')} there, {now.get(changed[0], 'nothing')} here. Take it up with "
                 "the application it was started with, or start a new run"
+            )
+        if known is not None and known["elements"] != layout["elements"]:
+            raise RunError(
+                f"the run in {self.path} has processing elements {known['elements']}, and here they are "
+                f"{layout['elements']}: state and channels would not be found. Take it up with the application it was "
+                "started with, or start a new run"
             )
         (self.path / "state.json").write_text(json.dumps(layout))
 

@@ -13,7 +13,7 @@ from riprap.compiler import Layout, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import FromSpark
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
+from riprap.graph.operators import Inlet, Outlet, Source
 from riprap.graph.policies import seconds
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
@@ -126,7 +126,10 @@ def _state_layout(layout: Layout, buckets: int) -> dict[str, Any]:
     """Say how state is cut up: it can only be taken up again cut in the same way."""
     keyed = any(plan.keyed and plan.buckets > 1 for plan in layout.plans)
     return {
-        "elements": {plan.name: [o.name for o in plan.graph] for plan in layout.plans},
+        "elements": {
+            plan.name: [o.name for o in plan.graph if o.stateful or isinstance(o, Inlet | Outlet)]
+            for plan in layout.plans
+        },
         "buckets": buckets if keyed or not any(plan.keyed for plan in layout.plans) else 1,
         "operators": describe_state(layout.graph),
     }

@@ -91,7 +91,15 @@ def run_task(
     site = site.here()
     first, end = plan.span(task)
     span = (first, end) if plan.keyed else None
-    arrival = arrive(plan.entries, rows, batch=batch, aligned=plan.aligned, span=span, buckets=plan.buckets)
+    arrival = arrive(
+        plan.entries,
+        rows,
+        batch=batch,
+        aligned=plan.aligned,
+        root=plan.origin + 2,
+        span=span,
+        buckets=plan.buckets,
+    )
     arrived = time.perf_counter()
     before = site.ledger.get(batch - 1).state_of(first, end)
     if sum(high - low for low, high in (m.buckets for m in before)) != end - first:
