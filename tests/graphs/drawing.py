@@ -37,9 +37,9 @@ class Drawing:
         return f"{letter}{len(self.operators)}"
 
     def port(self, one_in: int = 5) -> tuple[str, ...]:
-        """Draw the streams of a port, newer ones more often: one, or in one of so many cases several that are alike."""
+        """Draw the streams of a port: often the newest, or in one of so many cases several that are alike."""
         names = list(self.streams)
-        first = self.luck.pick(names[-2:] + names[-4:] + names)
+        first = self.luck.pick(names if self.luck.once_in(2) else names[-2:])
         others = [s for s in names if s != first and self.like(s, first)]
         if others and self.luck.once_in(one_in):
             return (first, *self.luck.some(others, 1, 2))
