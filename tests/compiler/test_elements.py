@@ -348,3 +348,17 @@ def test_many_ways_to_one_operator_are_looked_at_once() -> None:
 
     assert keys(graph) == {"sketch": {"feed": ("k",)}}
     assert time.perf_counter() - began < 20
+
+
+def test_two_elements_of_one_level_do_not_read_each_other() -> None:
+    s = Sketch()
+    first = s.app.aggregate("first", s.source(), by="k", window=ONE, select="last(j) as j, count(*) as n")
+    one = s.app.aggregate("one", first, by="j", window=ONE, select="last(n) as n")
+    other = s.app.aggregate("other", first, by="n", window=ONE, select="last(j) as j")
+    turned = s.app.functor("turned", other, select="j, n")
+
+    homes = shared(s.done(s.app.union("there", one, turned), s.app.union("back", turned, one)))
+
+    assert homes["one"] == ["one"]
+    assert homes["other"] == ["other", "turned"]
+    assert homes["there"] == ["there", "back"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.compiler.sketch import ONE, Sketch
 
 import riprap as rr
@@ -83,20 +84,6 @@ def test_what_comes_from_several_places_is_put_in_order_anew() -> None:
     ]
 
 
-def test_sources_with_an_ordering_have_one_order_wherever_they_are() -> None:
-    s = Sketch()
-    one, two = s.source("one", ordering="at"), s.source("two", ordering="at")
-    s.app.place("first", one)
-    s.app.place("second", two)
-    graph = s.done(s.app.functor("both", [one, two], select="k, v"))
-
-    layout = compile_graph(graph, buckets=2, tasks=1)
-
-    assert {p.root for p in layout.plans} == {"ordering"}
-    assert [e.root for p in layout.plans for e in p.entries] == [None] * 4
-    assert [p.needed[e.name] for p in layout.plans for e in p.entries][:2] == [{"k", "v", "at"}] * 2
-
-
 def test_a_clock_goes_whole_to_every_element_that_hears_it() -> None:
     s = Sketch()
     feed = s.source(ordering="at")
@@ -116,3 +103,13 @@ def test_a_clock_goes_whole_to_every_element_that_hears_it() -> None:
     assert [(e.name, e.tick, e.number) for e in first.entries] == [("feed", None, 0), ("clock", "t", 1)]
     # What a tick makes is told apart by key and number: two numbers more.
     assert layout.channels[0].tags == 5
+
+
+def test_ordered_sources_that_are_read_apart_are_refused() -> None:
+    s = Sketch()
+    first, second = s.source("first", ordering="at"), s.source("second", ordering="at")
+    s.app.place("apart", second)
+    graph = s.done(s.join("met", first, second))
+
+    with pytest.raises(rr.GraphError, match=r"placed in 'sketch' and 'apart'\. Place them together"):
+        compile_graph(graph, buckets=1, tasks=1)

@@ -50,6 +50,27 @@ def test_streams_that_part_and_meet_again(
         assert 2 <= len(segments) < 2 * (CALLS // OPTIONS["batch_rows"])
 
 
+def test_a_chain_of_elements_begins_with_nothing_to_read(
+    spark: SparkSession, calls: tuple[Path, pa.Table], runs: Path
+) -> None:
+    folder, _ = calls
+    app = rr.Application("chain")
+    stream = app.source("calls", rr.files(str(folder)), position="seq")
+    for number, key in enumerate(("caller", "callee", "caller")):
+        select = "last(seq) as seq, last(caller) as caller, last(callee) as callee"
+        select = ", ".join(column for column in select.split(", ") if not column.endswith(f" as {key}"))
+        stream = app.aggregate(f"step{number}", stream, by=key, window=rr.sliding(tuples=1), select=select)
+    app.sink("out", stream, rr.memory())
+
+    with app.run(spark=spark, runs=runs, **OPTIONS) as run:
+        run.wait()
+        assert len(run.layout.plans) == 3
+        assert run.table("out")["seq"].to_pylist() == list(range(CALLS))
+        kept = run.folder / "channels"
+        assert kept.exists()
+    assert not kept.exists(), "a run that has ended needs no channels"
+
+
 def test_a_slow_reader_holds_up_nobody(spark: SparkSession, calls: tuple[Path, pa.Table], runs: Path) -> None:
     folder, _table = calls
     fast_is_done = threading.Event()

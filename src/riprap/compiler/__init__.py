@@ -45,6 +45,7 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None =
     if path == "direct" and choose_path(graph) == "exchange":
         raise NotYetError(f"application '{graph.name}' reads a Spark DataFrame, which cannot be fed directly")
     elements = fuse(graph)
+    _check_sources_together(graph, elements)
     needed = prune_columns(graph)
     roots = _roots(graph, elements)
     channels = _channels(graph, elements, needed, roots, buckets)
@@ -97,6 +98,18 @@ def _extra(layout: Layout, stream: str) -> frozenset[str]:
         if any(e.name == stream for e in plan.entries):
             found |= plan.needed[stream]
     return found
+
+
+def _check_sources_together(graph: Graph, elements: tuple[Element, ...]) -> None:
+    """Refuse sources that interleave by an ordering column and are read apart: each would end where it does, and those
+    who read both could not tell when one has no more to come."""
+    reading = [e for e in elements if e.reads_sources]
+    if is_aligned(graph) and len(reading) > 1:
+        names = " and ".join(f"'{e.name}'" for e in reading)
+        raise GraphError(
+            f"application '{graph.name}': its sources have ordering=, and are placed in {names}. Place them together, "
+            "or leave out ordering="
+        )
 
 
 def _roots(graph: Graph, elements: tuple[Element, ...]) -> dict[str, str]:

@@ -88,7 +88,9 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
         return highest
     candidates = [highest, *(e for e in elements if e.level == level)]
     for element in candidates:
-        if not element.placed and _takes(graph, element, operator):
+        # It reads from lower ones only.
+        above = any(e is not element and e.level >= element.level for e in feeding)
+        if not element.placed and not above and _takes(graph, element, operator):
             return element
     return _made(elements, Element("", level))
 

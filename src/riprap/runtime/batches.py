@@ -35,6 +35,7 @@ from riprap.state.ledger import Record
 
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
 _KEEP_RECORDS = 3
+_NOTHING_YET = -(2**63)
 
 
 class BatchRunner:
@@ -67,6 +68,8 @@ class BatchRunner:
         self.failure: BaseException | None = None
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
         self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
+        # A batch on record that Spark has not committed comes again, for those sinks that may not have had it.
+        self.owes = bool(on_record) and not (checkpoint / "commits" / str(on_record[-1])).exists()
 
     def __call__(self, answers: Any, batch: int) -> None:
         with self._at_hand:
@@ -109,6 +112,7 @@ class BatchRunner:
         line = self._meter.add(record, answers, began, gathered, published)
         self._folder.metrics({"element": self._plan.name, **line})
         self.last = record
+        self.owes = False
         reach("collected", batch, self._plan.name)
 
     def _record(self, batch: int, before: Record, answers: Sequence[Answer]) -> Record:
@@ -134,13 +138,20 @@ class BatchRunner:
             },
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
             outputs=outputs,
-            frontier=self._frontier(batch, ends) if frontier is None else frontier,
+            frontier=self._frontier(batch, ends, frontier),
         )
 
-    def _frontier(self, batch: int, ends: Mapping[str, Any]) -> int | None:
-        """Say how far the element's streams are complete, in what its frontiers count."""
-        end: int | None = ends[self._plan.root] if self._plan.root in self._plan.roots else batch
-        return end
+    def _frontier(self, batch: int, ends: Mapping[str, Any], aligned: int | None) -> int:
+        """Say how far the element's streams are complete, in what its frontiers count.
+
+        Spark runs a first batch even if nothing has come; then they are complete up to the least there is.
+        """
+        plan = self._plan
+        if plan.root in plan.roots:
+            known: int | None = ends[plan.root]
+        else:
+            known = aligned if plan.aligned else batch
+        return _NOTHING_YET if known is None else known
 
     def _offsets(self, batch: int) -> dict[str, Any]:
         """Read where the batch ends off Spark's own log, which it writes before the batch runs."""

@@ -226,7 +226,9 @@ class Element:
             return
 
     def all_read(self) -> bool:
-        """Say whether all input there is going to be is on record."""
+        """Say whether all input there is going to be is on record, and handed over."""
+        if self._runner.owes:
+            return False
         last = self._runner.last
         done = {name: end for name, (_, end) in last.sources.items()} if last is not None else {}
         if not self.plan.inlets:
@@ -241,6 +243,11 @@ class Element:
             if not reader.ended or reader.frontier != done.get(channel.root):
                 return False
         return True
+
+    @property
+    def owes(self) -> bool:
+        """Whether a batch of an earlier process is still to be handed over."""
+        return self._runner.owes
 
     def halt(self) -> None:
         """Stop the query between two batches: Spark's own stop would cut off the batch at hand."""

@@ -110,7 +110,9 @@ class SourceInflow:
             # Tuples that have the same ordering number stay together, so a batch may have to be larger.
             ends = {name: self._upto(name, start[name], rows) for name in self._feeds}
             offset = self._align(start, ends)
-            if offset != start or all(ends[n] < start[n] + rows for n in ends):
+            # More rows help only if it is the size of the batch that holds all up, and not a silent source.
+            silent = any(ends[n] == start[n] and not self._exhausted(n, ends[n]) for n in ends)
+            if offset != start or silent or all(ends[n] < start[n] + rows for n in ends):
                 return offset
             rows *= 2
 
@@ -146,8 +148,8 @@ class SourceInflow:
         """Cut all sources at one ordering number: the greatest that none of them can still have a tuple of."""
         numbers = {name: self._ordering(name, start, end) for name, end in ends.items()}
         open_ends = []
-        for name, feed in self._feeds.items():
-            if feed.log.end is not None and self._setting.finite and ends[name] == feed.log.end:
+        for name in self._feeds:
+            if self._exhausted(name, ends[name]):
                 continue
             # Its next tuple may have the same number as its last, and one without new tuples may have any.
             known = numbers[name][-1] if len(numbers[name]) else start[FRONTIER]
@@ -164,6 +166,11 @@ class SourceInflow:
         if all(cut[name] == start[name] for name in cut):
             return start
         return {**cut, FRONTIER: frontier}
+
+    def _exhausted(self, name: str, end: int) -> bool:
+        """Say whether a source has no more to come."""
+        log = self._feeds[name].log
+        return self._setting.finite and log.end is not None and end == log.end
 
     def _ordering(self, name: str, start: Offset, end: int) -> np.ndarray:
         """Return the ordering numbers of a source's next tuples; it must not fall behind what has been done."""

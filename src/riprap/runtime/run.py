@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -101,6 +102,8 @@ class Run:
                 self._flush()
                 ended = True
         finally:
+            # Also when the wait for what is under way was cut short: nothing may go on without the lease.
+            self._halt()
             self._close(ended=ended)
 
     def table(self, sink: str) -> pa.Table:
@@ -138,15 +141,18 @@ class Run:
     def _drain(self) -> None:
         """Halt the elements, each once it has read all that those before it put out."""
         for element in self._elements:
-            while (
-                element.plan.inlets and element.active and self._failed() is None and not element.all_read()
-            ):
+            while element.active and self._failed() is None and self._has_work(element):
                 element.await_end(_POLL_SECONDS)
             element.halt()
             if self._failed() is not None:
                 self._halt()
                 return
             element.finish()
+
+    @staticmethod
+    def _has_work(element: Element) -> bool:
+        """Say whether an element has to go on before it may halt: a source's input is left where it is."""
+        return not element.all_read() if element.plan.inlets else element.owes
 
     def _halt(self) -> None:
         for element in self._elements:
@@ -178,6 +184,7 @@ class Run:
         if ended:
             sweep(page_root())
             self._housing.remove()
+            shutil.rmtree(self.folder / "channels", ignore_errors=True)
         if self._owns_session:
             self.session.stop()
 

@@ -36,7 +36,7 @@ def save_setting(path: Path, setting: Setting) -> None:
     path.write_text(json.dumps({"format": FORMAT, **asdict(setting)}))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def load_setting(path: str) -> Setting:
     """Read a run's setting; a process does so once."""
     data = json.loads(Path(path).read_text())

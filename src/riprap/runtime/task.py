@@ -68,7 +68,7 @@ def save_plan(path: FilePath, plan: Plan) -> None:
     temporary.rename(path)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def load_plan(path: str) -> Plan:
     """Read a plan; a worker does so once."""
     plan: Plan = cloudpickle.loads(FilePath(path).read_bytes())
