@@ -9,7 +9,7 @@ from tests.graphs.holding import Gate
 from tests.graphs.model import Operator
 from tests.graphs.pairing import Barrier, Join
 from tests.graphs.program import Circumstances, Program, Source, check
-from tests.graphs.routing import Custom, Functor, Lookup, Union
+from tests.graphs.routing import Custom, Functor, Lookup, Split, Union
 from tests.graphs.windowed import Aggregate
 from tests.stages import run_batches
 
@@ -101,6 +101,21 @@ def test_an_element_may_read_a_stream_that_is_made_after_its_first_operator() ->
     functor = Functor(name="f3", ports=(("c1x", "l2"),), select=(AT,))
 
     check(Program(sources=(PAIRS,), operators=(gate, echo, lookup, functor), sinks=(("f3",),)), MANY)
+
+
+def test_elements_that_the_compiler_chose_never_feed_each_other_in_a_circle() -> None:
+    """A union went into an element that fed what it read."""
+    true = Call("is not null", (Column("k", "string"),), "boolean")
+    gate = Gate(name="g0", ports=(("in0",), ("in0",)), unacknowledged=2)
+    split = Split(name="s1", ports=(("g0",),), streams=("s1x", "s1y"), conditions=(true, true))
+    pair = (("left", Column("k", "string", 0)), ("right", Column("j", "string", 1)))
+    barrier = Barrier(name="b2", ports=(("g0",), ("s1x",)), by=("k",), select=pair)
+    join = Join(name="j3", ports=(("in0",), ("s1y",)), by=("at",), windows=NEWEST, select=pair)
+    union = Union(name="u4", ports=(("j3", "b2"),))
+
+    check(
+        Program(sources=(PAIRS,), operators=(gate, split, barrier, join, union), sinks=(("b2", "u4"),)), MANY
+    )
 
 
 def test_a_tick_comes_after_the_tuples_that_it_made_in_another_element() -> None:
