@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone with python3 (3.11 or newer) and make; Java comes with the dependencies.
-#   make demo    make test    make lint    make bench
+#   make demo    make test    make lint    make bench    make services
 # Another interpreter: make PYTHON=python3.12 setup.  Arguments for pytest: make test ARGS="-k java -x".
 
 PYTHON ?= python3
@@ -9,11 +9,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo services test lint format bench clean
 
 help:
 	@echo 'make demo    run the demonstration'
 	@echo 'make test    run the tests'
+	@echo 'make services  install the servers some tests need (PostgreSQL, Redis, Kafka) where that is possible'
 	@echo 'make lint    check style and types'
 	@echo 'make format  rewrite the code in the project style'
 	@echo 'make bench   run the benchmarks'
@@ -24,6 +25,10 @@ setup: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/riprap demo $(ARGS)
+
+# Always succeeds: tests whose server is missing are skipped.
+services: $(STAMP)
+	$(BIN)/python -m tests.services.install
 
 test: $(STAMP)
 	$(BIN)/pytest $(ARGS)

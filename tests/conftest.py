@@ -1,13 +1,20 @@
-"""One embedded Spark session for all tests that need one."""
+"""One embedded Spark session, and one server of each kind, for all tests that need one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.services.kafka import Kafka
+from tests.services.postgres import Postgres
+from tests.services.redis import Redis
+from tests.services.server import Server, UnavailableError
 
 from riprap.runtime.session import make_session
+
+S = TypeVar("S", bound=Server)
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +23,30 @@ def spark() -> Iterator[SparkSession]:
     session = make_session("local[2,2]", {"spark.log.level": "OFF"})
     yield session
     session.stop()
+
+
+def _started(make: Callable[[], S]) -> Iterator[S]:
+    try:
+        server = make()
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Give a PostgreSQL server: ``postgres.database()`` is the URL of a fresh database."""
+    yield from _started(Postgres)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Redis]:
+    """Give a Redis server: ``redis.url``, and ``redis.prefix()`` for the names of streams."""
+    yield from _started(Redis)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """Give a Kafka broker: ``kafka.address``, and ``kafka.topic()`` for a fresh topic."""
+    yield from _started(Kafka)

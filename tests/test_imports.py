@@ -22,6 +22,7 @@ LAYERS = (
     "drawing",
     "state",
     "channels",
+    "adapters",
     "operators",
     "compiler",
     "runtime",

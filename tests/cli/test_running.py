@@ -77,7 +77,7 @@ def test_the_demonstration(tmp_path: Path) -> None:
     assert "\x1b" not in done.out + done.err
     assert not [word for word in NOISE if word in done.out + done.err], done.err
     note = json.loads((tmp_path / "demo" / "feed" / "_feed.json").read_text())
-    assert note == {"format": "riprap-demo-feed/1", "events": EVENTS, "seed": 3}
+    assert note == {"format": "riprap-demo-feed/2", "app": "bargain", "events": EVENTS, "seed": 3}
     assert (tmp_path / "demo" / "graph.svg").read_text().startswith("<")
     assert any((tmp_path / "demo" / "bargains").glob("*.parquet"))
     assert (tmp_path / "demo" / "runs" / "bargain" / "latest" / "metrics.jsonl").exists()

@@ -50,9 +50,25 @@ def test_version(riprap: Command) -> None:
         (["run", "bargain"], "needs --feed PATH"),
         (["run", "bargain", "--feed", "nowhere/"], "no Parquet file matches nowhere/"),
         (["run", "bargain", "--feed", "nowhere.csv.gz"], "nowhere.csv.gz does not exist"),
+        (["run", "logwatch"], "'riprap demo --app logwatch' makes one"),
+        (["run", "logwatch", "--feed", "nowhere.log"], "the feed nowhere.log does not exist"),
+        (["run", "wordcount", "--feed", "nowhere/*.txt"], "the feed nowhere/*.txt does not exist"),
+        (["run", "wordcount", "--feed", ".", "--rate", "5"], "Leave out --rate"),
+        (
+            ["run", "logwatch", "--feed", ".", "--set", "attempts=many"],
+            "--set attempts=many: invalid literal",
+        ),
+        (["run", "logwatch", "--feed", ".", "--set", "attempts=0"], "at least 1, got 0"),
+        (["run", "logwatch", "--feed", ".", "--set", "window=soon"], "takes a time such as"),
+        (
+            ["run", "logwatch", "--feed", ".", "--set", "attempts"],
+            "are: attempts=VALUE, window=VALUE, year=VALUE",
+        ),
+        (["run", "bargain", "--feed", "f", "--set", "year=1"], "the settings of 'bargain' are: none"),
         (["run", "bargain", "--feed", "f", "--batch-rows", "0"], "at least 1, got 0"),
         (["run", "bargain", "--feed", "f", "--rate", "-1"], "above 0, got -1"),
         (["run", "bargain", "--feed", "f", "--trigger", "soon"], "--trigger takes a time such as '10s'"),
+        (["demo", "--app", "fly"], "invalid choice: 'fly'"),
         (["demo", "--events", "none"], "invalid positive value"),
         (["explain", "nothing"], "no application 'nothing'"),
     ],
@@ -126,6 +142,7 @@ def test_an_own_application_has_its_own_sources_and_sinks(riprap: Command, tmp_p
     done = riprap("run", "app.py:app", "--feed", "x", "--out", "y")
     assert done.code == 2
     assert "--feed and --out: app.py:app has its own sources and sinks" in done.err
+    assert "--set: app.py:app has" in riprap("run", "app.py:app", "--set", "x=1").err
 
 
 def test_an_own_application_that_is_not_there(riprap: Command, tmp_path: Path) -> None:

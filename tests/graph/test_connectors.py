@@ -101,11 +101,12 @@ def test_files_say_what_they_lack(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
 
     assert (
-        message(lambda: rr.files("a.csv")) == "csv files need schema=, such as 'ticker string, price double'"
+        message(lambda: rr.files("a.csv"))
+        == "files(...) of csv needs schema=, such as 'ticker string, price double'"
     )
     assert (
         message(lambda: rr.files("a.jsonl.gz"))
-        == "json files need schema=, such as 'ticker string, price double'"
+        == "files(...) of json needs schema=, such as 'ticker string, price double'"
     )
     assert message(lambda: rr.files(tmp_path / "x" / "*.parquet")) == (
         f"no Parquet file matches {tmp_path}/x/*.parquet: check the path, or give schema="

@@ -303,7 +303,7 @@ def test_loading_says_what_is_missing(program: Path) -> None:
 
 
 def modules() -> list[str]:
-    found = ["riprap.runtime.json_lines", "tests.oracle"]
+    found = ["riprap.adapters.json_lines", "tests.oracle"]
     for package in ("riprap.graph", "riprap.state", "riprap.operators", "riprap.compiler", "riprap.channels"):
         path = importlib.import_module(package).__path__
         found += [package, *(m.name for m in pkgutil.walk_packages(path, f"{package}."))]

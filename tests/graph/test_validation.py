@@ -193,7 +193,7 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     ),
     "unordered source of a consistent region": (
         lambda a, t, o: a.source("s", rr.from_spark(str, schema="a int"), protect=rr.consistent(period="1s")),
-        "Source 's' (HERE): an unordered Spark source cannot be replayed, so it cannot start a consistent region. "
+        "Source 's' (HERE): it cannot start a consistent region: a DataFrame without position= cannot be replayed. "
         "Name its position= column",
     ),
     "function registered twice": (

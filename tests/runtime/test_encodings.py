@@ -15,9 +15,10 @@ import riprap as rr
 from riprap.compiler import compile_graph
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
+from riprap.runtime.feeds import ListedFeed
 from riprap.runtime.packets import pack, unpack
 from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import Feed, SegmentLog
+from riprap.runtime.segments import SegmentLog
 
 
 def counts(by: str | tuple[str, ...]) -> rr.Application:
@@ -67,8 +68,8 @@ def test_a_file_that_took_the_place_of_another_is_read_anew(tmp_path: Path) -> N
         app = rr.Application("app")
         app.source("source", rr.files(path))
         (source,) = (o for o in app._operators.values() if isinstance(o, Source))
-        feed = Feed(source, tmp_path / f"log-{value}", finite=True)
-        feed.upto(1000)
+        feed = ListedFeed(source, tmp_path / f"log-{value}", tmp_path / "quarantine", finite=True)
+        feed.upto(0, 1000)
 
         rows = read_rows(feed.log.between(1, 3), 1, 3, source, ["s"])
 

@@ -15,13 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import riprap as rr
+from riprap.adapters.bad_records import read_quarantine
 from riprap.errors import FormatError, RunError
 from riprap.expressions import normalise, parse_schema
 from riprap.graph.connectors import SourceConnector
 from riprap.graph.operators import Source
-from riprap.runtime import segments
+from riprap.runtime import feeds
+from riprap.runtime.feeds import ListedFeed, spool_rows
 from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import Feed, SegmentLog, spool_rows
+from riprap.runtime.segments import SegmentLog
 
 SCHEMA = parse_schema("n bigint, s string")
 FORMATS = ["parquet", "csv", "csv.gz", "json", "json.gz"]
@@ -59,11 +61,11 @@ def log_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}-log")
 
 
-def feed_of(source: Source, folder: Path, *, finite: bool = True) -> Feed:
-    return Feed(source, log_of(folder), finite=finite)
+def feed_of(source: Source, folder: Path, *, finite: bool = True) -> ListedFeed:
+    return ListedFeed(source, log_of(folder), log_of(folder) / "quarantine", finite=finite)
 
 
-def read(feed: Feed, source: Source, start: int, end: int) -> list[dict[str, Any]]:
+def read(feed: ListedFeed, source: Source, start: int, end: int) -> list[dict[str, Any]]:
     rows = read_rows(feed.log.between(start, end), start, end, source, ["n", "s"])
     assert rows.position.tolist() == list(range(start, end))
     return pa.table({name: normalise(column) for name, column in rows.columns.items()}).to_pylist()
@@ -76,8 +78,8 @@ def test_files_are_read_in_order_of_name_as_one_sequence(tmp_path: Path, ending:
     source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
     feed = feed_of(source, tmp_path)
 
-    assert feed.upto(3) == 3
-    assert feed.upto(1000) == 9
+    assert feed.upto(0, 3) == 3
+    assert feed.upto(0, 1000) == 9
     assert (feed.log.end, feed.log.rows) == (9, 9)
     assert read(feed, source, 0, 9) == numbers(0, 9)
 
@@ -87,13 +89,13 @@ def test_only_as_many_files_are_listed_as_the_rows_asked_for_need(tmp_path: Path
         write(tmp_path / f"{number}.parquet", numbers(10 * number, 10 * number + 10))
     feed = feed_of(source_of(rr.files(tmp_path)), tmp_path)
 
-    assert [feed.upto(wanted) for wanted in (0, 1, 10, 11)] == [0, 1, 10, 11]
+    assert [feed.upto(0, wanted) for wanted in (0, 1, 10, 11)] == [0, 1, 10, 11]
     assert len(feed.log.segments) == 2
     assert feed.log.end is None
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, Source, list[dict[str, Any]]]:
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[ListedFeed, Source, list[dict[str, Any]]]:
     """Three Parquet files of small row groups, an empty one among them."""
     folder = tmp_path_factory.mktemp("many")
     write(folder / "a.parquet", numbers(0, 25), group=4)
@@ -102,14 +104,14 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, Source, list[d
     write(folder / "d.parquet", numbers(26, 60), group=10)
     source = source_of(rr.files(folder))
     feed = feed_of(source, folder)
-    feed.upto(60)
+    feed.upto(0, 60)
     return feed, source, numbers(0, 60)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.integers(0, 60), length=st.integers(0, 60))
 def test_any_range_of_rows_is_that_slice_of_the_whole(
-    many: tuple[Feed, Source, list[dict[str, Any]]], start: int, length: int
+    many: tuple[ListedFeed, Source, list[dict[str, Any]]], start: int, length: int
 ) -> None:
     feed, source, whole = many
     end = min(start + length, 60)
@@ -121,41 +123,40 @@ def test_any_range_of_rows_is_that_slice_of_the_whole(
 def test_a_restart_numbers_the_rows_alike(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "_SPOOL_ROWS", 3)
+    monkeypatch.setattr(feeds, "SPOOL_ROWS", 3)
     write(tmp_path / f"m.{ending}", numbers(0, 10))
     source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
     first = feed_of(source, tmp_path, finite=False)
-    first.upto(4)
+    first.upto(0, 4)
     # A file that sorts before the others comes late: rows that have their numbers keep them.
     write(tmp_path / f"a.{ending}", numbers(10, 14))
 
     second = feed_of(source, tmp_path, finite=False)
 
     assert second.log.segments == first.log.segments
-    assert second.upto(100) == 14
+    assert second.upto(0, 100) == 14
     assert read(second, source, 0, 14) == numbers(0, 14)
     third = feed_of(source, tmp_path)
-    assert third.upto(100) == 14
+    assert third.upto(0, 100) == 14
     assert read(third, source, 2, 13) == numbers(2, 13)
 
 
 def test_a_restart_within_a_spooled_file_goes_on_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Arrow reads a megabyte at a time: four blocks, each a piece of its own.
-    monkeypatch.setattr(segments, "_SPOOL_ROWS", 20_000)
+    monkeypatch.setattr(feeds, "SPOOL_ROWS", 20_000)
     whole = numbers(0, 160_010)
     write(tmp_path / "a.json", whole[:160_000])
     write(tmp_path / "b.json", whole[160_000:])
     source = source_of(rr.files(tmp_path, format="json", schema=SCHEMA))
     first = feed_of(source, tmp_path)
-    assert first.upto(60_000) == 60_000
-    assert len(first.log.segments) == 2
+    assert first.upto(0, 60_000) == 60_000
+    assert len(first.log.segments) == 3
 
     second = feed_of(source, tmp_path)
 
-    assert second.upto(10**6) == 160_010
-    assert len({s.path for s in second.log.segments}) == len(second.log.segments) == 5
+    assert second.upto(0, 10**6) == 160_010
+    assert len({s.path for s in second.log.segments}) == len(second.log.segments) == 9
     assert read(second, source, 0, 160_010) == whole
 
 
@@ -163,26 +164,26 @@ def test_files_that_arrive_later_are_picked_up_unless_the_listing_is_fixed(tmp_p
     write(tmp_path / "a.parquet", numbers(0, 2))
     source = source_of(rr.files(tmp_path))
     feed = feed_of(source, tmp_path, finite=False)
-    assert feed.upto(9) == 2
+    assert feed.upto(0, 9) == 2
 
     write(tmp_path / "b.parquet", numbers(2, 4))
-    assert feed.upto(9) == 4
+    assert feed.upto(0, 9) == 4
     assert feed.log.end is None
 
     feed.fix()
     write(tmp_path / "c.parquet", numbers(4, 6))
-    assert feed.upto(9) == 4
+    assert feed.upto(0, 9) == 4
     assert feed.log.end == 4
 
 
 def test_a_finite_feed_ends_for_good(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", numbers(0, 2))
     source = source_of(rr.files(tmp_path))
-    assert feed_of(source, tmp_path).upto(9) == 2
+    assert feed_of(source, tmp_path).upto(0, 9) == 2
 
     write(tmp_path / "b.parquet", numbers(2, 4))
 
-    assert feed_of(source, tmp_path).upto(9) == 2
+    assert feed_of(source, tmp_path).upto(0, 9) == 2
 
 
 def test_a_half_written_file_is_not_seen(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_half_written_file_is_not_seen(tmp_path: Path) -> None:
     (tmp_path / "_b.parquet").write_bytes(b"PAR1")
     (tmp_path / ".c.parquet").write_bytes(b"PAR1")
 
-    assert feed_of(source_of(rr.files(tmp_path)), tmp_path).upto(9) == 2
+    assert feed_of(source_of(rr.files(tmp_path)), tmp_path).upto(0, 9) == 2
 
 
 # A Parquet file without bytes is none: it has a footer.
@@ -207,7 +208,7 @@ def test_empty_files_have_no_rows(tmp_path: Path, ending: str, how: str) -> None
     source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
     feed = feed_of(source, tmp_path)
 
-    assert feed.upto(9) == 2
+    assert feed.upto(0, 9) == 2
     assert read(feed, source, 0, 2) == numbers(0, 2)
 
 
@@ -216,7 +217,7 @@ def test_rows_in_memory_are_rows_like_others(tmp_path: Path) -> None:
     spool_rows(source, log_of(tmp_path))
     feed = feed_of(source, tmp_path)
 
-    assert [feed.upto(4), feed.upto(99)] == [4, 10]
+    assert [feed.upto(0, 4), feed.upto(0, 99)] == [4, 10]
     assert read(feed, source, 3, 8) == numbers(3, 8)
     feed.release(10)
     assert read(feed_of(source, tmp_path), source, 0, 10) == numbers(0, 10)
@@ -226,7 +227,7 @@ def test_no_rows_in_memory_are_no_rows(tmp_path: Path) -> None:
     source = source_of(rr.rows([], SCHEMA))
     spool_rows(source, log_of(tmp_path))
 
-    assert feed_of(source, tmp_path).upto(5) == 0
+    assert feed_of(source, tmp_path).upto(0, 5) == 0
 
 
 def test_spooled_rows_go_once_they_are_not_needed(tmp_path: Path) -> None:
@@ -234,11 +235,11 @@ def test_spooled_rows_go_once_they_are_not_needed(tmp_path: Path) -> None:
         write(tmp_path / f"{name}.csv", numbers(start, start + 5))
     source = source_of(rr.files(tmp_path, schema=SCHEMA))
     feed = feed_of(source, tmp_path)
-    feed.upto(99)
+    feed.upto(0, 99)
 
     feed.release(7)
 
-    assert sorted(p.name for p in log_of(tmp_path).glob("*.arrow")) == ["spool-000001.arrow"]
+    assert sorted(p.name for p in log_of(tmp_path).glob("*.arrow")) == ["spool-00000001.arrow"]
     assert read(feed, source, 7, 10) == numbers(7, 10)
     assert (tmp_path / "a.csv").exists()
 
@@ -247,7 +248,7 @@ def test_a_line_cut_off_by_a_crash_does_not_count(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / f"{number}.parquet", numbers(3 * number, 3 * number + 3))
     source = source_of(rr.files(tmp_path))
-    feed_of(source, tmp_path).upto(99)
+    feed_of(source, tmp_path).upto(0, 99)
     log = log_of(tmp_path) / "segments.jsonl"
     whole = log.read_text()
 
@@ -255,7 +256,7 @@ def test_a_line_cut_off_by_a_crash_does_not_count(tmp_path: Path) -> None:
     for kept in range(0, len(whole), 7):
         log.write_text(whole[:kept])
         feed = feed_of(source, tmp_path)
-        assert feed.upto(99) == 6
+        assert feed.upto(0, 99) == 6
         assert read(feed, source, 0, 6) == numbers(0, 6)
         assert log.read_text() == whole
 
@@ -264,7 +265,7 @@ def test_a_line_cut_off_by_a_crash_does_not_count(tmp_path: Path) -> None:
 def test_a_list_of_another_format_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "segments.jsonl").write_text(text)
 
-    with pytest.raises(FormatError, match=r"segments\.jsonl is not of format riprap-segments/1"):
+    with pytest.raises(FormatError, match=r"segments\.jsonl is not of format riprap-segments/2"):
         SegmentLog(tmp_path)
 
 
@@ -272,7 +273,7 @@ def test_a_file_that_vanished_is_an_error_that_says_what_to_do(tmp_path: Path) -
     write(tmp_path / "a.parquet", numbers(0, 3))
     source = source_of(rr.files(tmp_path))
     feed = feed_of(source, tmp_path)
-    feed.upto(3)
+    feed.upto(0, 3)
     (tmp_path / "a.parquet").unlink()
 
     with pytest.raises(RunError) as caught:
@@ -290,7 +291,7 @@ def test_a_file_that_lost_rows_is_an_error(tmp_path: Path, new: list[dict[str, A
     write(tmp_path / "a.parquet", numbers(0, 3))
     source = source_of(rr.files(tmp_path))
     feed = feed_of(source, tmp_path)
-    feed.upto(3)
+    feed.upto(0, 3)
     write(tmp_path / "a.parquet", new)
 
     with pytest.raises(RunError, match=r"a\.parquet, which it saw before: it has not the 3 rows it had"):
@@ -301,7 +302,7 @@ def test_a_file_that_lost_a_column_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", numbers(0, 3))
     source = source_of(rr.files(tmp_path))
     feed = feed_of(source, tmp_path)
-    feed.upto(3)
+    feed.upto(0, 3)
     pq.write_table(pa.table({"n": [0, 1, 2]}), tmp_path / "a.parquet")
 
     with pytest.raises(RunError, match=r"cannot read .*a\.parquet, which it saw before: .*'?s"):
@@ -314,7 +315,7 @@ def test_a_column_of_another_type_is_cast_or_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": ["four"], "s": ["s1"]}), tmp_path / "c.parquet")
     source = source_of(rr.files(tmp_path))
     feed = feed_of(source, tmp_path)
-    feed.upto(5)
+    feed.upto(0, 5)
 
     assert read(feed, source, 0, 4) == numbers(0, 4)
     with pytest.raises(RunError, match=r"c\.parquet has 'n' as string, not int64"):
@@ -331,7 +332,7 @@ def test_an_encoded_column_may_be_held_differently_from_file_to_file(
     pq.write_table(pa.table({"n": [2, 3], "s": pa.array(["7", "1"]).cast(kind)}), tmp_path / "b.parquet")
     source = source_of(rr.files(tmp_path))
     feed = feed_of(source, tmp_path)
-    feed.upto(1002)
+    feed.upto(0, 1002)
 
     first = read_rows(feed.log.between(0, 1000), 0, 1000, source, ["s"]).columns["s"]
     assert pa.types.is_dictionary(first.type)
@@ -343,41 +344,59 @@ def test_a_file_that_is_no_parquet_file_is_named(tmp_path: Path) -> None:
     feed = feed_of(source_of(rr.files(tmp_path, schema=SCHEMA)), tmp_path)
 
     with pytest.raises(RunError, match=r"a\.parquet is not a readable Parquet file: .* when they are whole"):
-        feed.upto(1)
+        feed.upto(0, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("bad.csv", "n,s\n1,x\nseven,y\n"),
-        ("bad.csv", "n,s\n1,x,too,many\n"),
-        ("bad.csv", "n,t\n1,x\n"),
-        ("bad.json", '{"n": "seven"}\n'),
-        ("bad.json", '{"n": 1\n'),
-    ],
-    ids=["not a number", "too many fields", "no such column", "not a number", "cut off"],
-)
-def test_a_malformed_file_is_named(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    feed = feed_of(source_of(rr.files(tmp_path / name, schema=SCHEMA)), tmp_path)
+BAD = {
+    "not a number in CSV": ("bad.csv", "n,s\n1,x\nseven,y\n2,z\n", 2),
+    "too many fields": ("bad.csv", "n,s\n1,x\n1,x,too,many\n2,z\n", 2),
+    "not a number in JSON": ("bad.json", '{"n": 1}\n{"n": "seven"}\n{"n": 2}\n', 2),
+    "cut off": ("bad.json", '{"n": 1}\n{"n": 2}\n{"n": 1\n', 3),
+    "not UTF-8": ("bad.csv", "n,s\n1,x\n2,\udcff\n2,z\n", 2),
+}
 
-    with pytest.raises(RunError) as caught:
-        feed.upto(1)
 
-    kind = name.partition(".")[2]
-    assert str(caught.value).startswith(
-        f"{kind} file {tmp_path}/{name} cannot be read as n int64, s string: "
-    )
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_record_goes_to_the_quarantine(tmp_path: Path, kind: str) -> None:
+    name, text, record = BAD[kind]
+    (tmp_path / name).write_text(text, errors="surrogateescape")
+    source = source_of(rr.files(tmp_path / name, schema=SCHEMA))
+    feed = feed_of(source, tmp_path)
+
+    assert feed.upto(0, 9) == 2
+    assert [row["n"] for row in read(feed, source, 0, 2)] == [1, 2]
+    (found,) = read_quarantine(log_of(tmp_path) / "quarantine")
+    assert found["position"]["file"] == str(tmp_path / name)
+    assert found["position"]["record"] == record
+    assert [s.bad for s in feed.log.segments] == [1]
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_record_stops_a_source_that_says_so(tmp_path: Path, kind: str) -> None:
+    name, text, _ = BAD[kind]
+    (tmp_path / name).write_text(text, errors="surrogateescape")
+    source = source_of(rr.files(tmp_path / name, schema=SCHEMA, on_bad_record="fail"))
+
+    with pytest.raises(RunError, match=rf"source 'in' \(.*\): at file {tmp_path / name}, .*quarantine"):
+        feed_of(source, tmp_path).upto(0, 1)
+
+
+def test_a_header_without_a_column_is_no_bad_record(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("n,t\n1,x\n")
+    feed = feed_of(source_of(rr.files(tmp_path / "bad.csv", schema=SCHEMA)), tmp_path)
+
+    with pytest.raises(RunError, match=rf"csv file {tmp_path}/bad.csv has no column 's': its header is n, t"):
+        feed.upto(0, 1)
 
 
 def test_csv_takes_quotes_commas_and_line_breaks_across_blocks(tmp_path: Path) -> None:
     # The text is larger than the block Arrow reads at a time, and its line breaks could be taken for ends of rows.
     text = 'said "yes",\n' * 100_000
     (tmp_path / "a.csv").write_text('n,s\n1,"' + text.replace('"', '""') + '"\n2,"a,b"\n3,\n')
-    source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA))
+    source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA, max_record_bytes=2**21))
     feed = feed_of(source, tmp_path)
 
-    assert feed.upto(9) == 3
+    assert feed.upto(0, 9) == 3
     assert read(feed, source, 0, 3) == [{"n": 1, "s": text}, {"n": 2, "s": "a,b"}, {"n": 3, "s": None}]
 
 
@@ -385,7 +404,7 @@ def test_csv_columns_may_come_in_any_order_and_number(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("s,other,n\nx,9,1\n")
     source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA))
     feed = feed_of(source, tmp_path)
-    feed.upto(1)
+    feed.upto(0, 1)
 
     assert read(feed, source, 0, 1) == [{"n": 1, "s": "x"}]
 
@@ -403,7 +422,7 @@ def test_every_type_can_be_written_in_csv_and_json(tmp_path: Path) -> None:
     for name in ("a.csv", "a.json"):
         source = source_of(rr.files(tmp_path / name, schema=schema))
         feed = feed_of(source, tmp_path / name.replace(".", "-"))
-        rows = feed.upto(9)
+        rows = feed.upto(0, 9)
         columns = read_rows(feed.log.segments, 0, rows, source, schema.names).columns
         found[name] = pa.table(columns, schema).to_pylist()
 
@@ -416,7 +435,7 @@ def test_a_position_column_gives_the_positions(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [5, 8, 9], "s": ["a", "b", "c"]}), tmp_path / "a.parquet")
     source = source_of(rr.files(tmp_path), position="n")
     feed = feed_of(source, tmp_path)
-    feed.upto(3)
+    feed.upto(0, 3)
 
     assert read_rows(feed.log.segments, 1, 3, source, ["n"]).position.tolist() == [8, 9]
 
@@ -425,7 +444,7 @@ def test_null_in_a_position_column_is_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [5, None], "s": ["a", "b"]}), tmp_path / "a.parquet")
     source = source_of(rr.files(tmp_path), position="n")
     feed = feed_of(source, tmp_path)
-    feed.upto(2)
+    feed.upto(0, 2)
 
     with pytest.raises(RunError, match=r"source 'in' .* has null in its position column 'n'"):
         read_rows(feed.log.segments, 0, 2, source, ["n"])
@@ -438,7 +457,7 @@ def test_paths_do_not_depend_on_the_folder_a_process_starts_in(
     monkeypatch.chdir(tmp_path)
     source = source_of(rr.files("*.parquet"))
     feed = feed_of(source, tmp_path)
-    feed.upto(3)
+    feed.upto(0, 3)
 
     monkeypatch.chdir(os.sep)
 

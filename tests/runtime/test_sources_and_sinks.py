@@ -20,9 +20,9 @@ from pyspark.sql.functions import col
 from tests.runtime.harness import Feed, bargain_twice, lines_of, page_folder, read_parts, wait_until, whole
 
 import riprap as rr
+from riprap.adapters.json_lines import write_json
 from riprap.apps.bargain import bargain
 from riprap.apps.market import FEED_SCHEMA
-from riprap.runtime.json_lines import write_json
 from riprap.state.pages import page_root
 
 WRITERS = {"parquet": pq.write_table, "csv": pa.csv.write_csv, "json": write_json}

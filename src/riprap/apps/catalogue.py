@@ -6,16 +6,21 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 import riprap as rr
 from riprap.apps.bargain import bargain
+from riprap.apps.logwatch import logwatch
 from riprap.apps.market_real import read_real
 from riprap.apps.market_schema import FEED_SCHEMA
+from riprap.apps.syslog import oldest_first
+from riprap.apps.wordcount import wordcount
 from riprap.expressions import type_name
 from riprap.graph.connectors import SinkConnector, SourceConnector
 
@@ -25,25 +30,41 @@ _SEE = "docs/market-feed.md describes the columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A parameter of an application that can be given as text: what it is by default, and how it is read."""
+
+    default: str
+    read: Callable[[str], Any] = str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
     """An application that comes with Riprap.
 
-    ``open_feed`` turns a path and a rate into its source, or says what is wrong with the feed.
-    ``empty_feed`` is a source without tuples: enough to look at the application.
+    ``feed`` describes what it reads. ``open_feed`` turns a path and a rate into its source, or says what is wrong with
+    the feed. ``empty_feed`` is a source without tuples: enough to look at the application. ``build`` takes the
+    ``settings`` by name.
     """
 
     summary: str
+    feed: str
     default_out: str
     open_feed: Callable[[str, float | None], SourceConnector]
     empty_feed: Callable[[], SourceConnector]
-    build: Callable[[SourceConnector, SinkConnector], rr.Application]
+    build: Callable[..., rr.Application]
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
     def make(
-        self, feed: str | Path | None, out: SinkConnector, *, rate: float | None = None
+        self,
+        feed: str | Path | None,
+        out: SinkConnector,
+        *,
+        rate: float | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> rr.Application:
         """Make the application over a feed, or over an empty one."""
         source = self.empty_feed() if feed is None else self.open_feed(str(feed), rate)
-        return self.build(source, out)
+        return self.build(source, out, **(settings or {}))
 
 
 def market_feed(path: str, rate: float | None = None) -> SourceConnector:
@@ -53,6 +74,31 @@ def market_feed(path: str, rate: float | None = None) -> SourceConnector:
     feed = rr.files(path, format="parquet", rate=rate)
     _check_columns(path, feed.schema)
     return feed
+
+
+def log_files(path: str, rate: float | None = None) -> SourceConnector:
+    """Open logs: a file of text, plain or gzipped, a folder or a pattern."""
+    _check_there(path)
+    logs = rr.files(path, format="text", rate=rate)
+    by_age = oldest_first(logs.listing())
+    # The path stays, for files that are yet to come.
+    return logs if by_age == logs.listing() else rr.files([*by_age, path], format="text", rate=rate)
+
+
+def folder_of_text(path: str, rate: float | None = None) -> SourceConnector:
+    """Open a folder of text files, which are read one by one."""
+    if rate is not None:
+        raise rr.GraphError(
+            "files that are read one by one have no rate. Leave out --rate: every file is a batch"
+        )
+    _check_there(path)
+    return rr.folder_scan(path, format="text")
+
+
+def _check_there(path: str) -> None:
+    # An empty folder is a feed: files may yet come.
+    if not Path(path).is_dir() and not glob.glob(path, recursive=True):
+        raise rr.GraphError(f"the feed {path} does not exist: name a file, a folder or a pattern")
 
 
 def _real_events(path: Path) -> pa.Table:
@@ -89,12 +135,38 @@ def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(got))
 
 
+def _no_lines() -> SourceConnector:
+    return rr.rows([], "line string")
+
+
 CATALOGUE: Mapping[str, BuiltIn] = {
     "bargain": BuiltIn(
         summary="find quotes that ask less than the recent average price of their stock",
+        feed="Parquet files, or real events (.csv, .csv.gz)",
         default_out="bargains",
         open_feed=market_feed,
         empty_feed=lambda: rr.rows(FEED_SCHEMA.empty_table()),
         build=bargain,
+    ),
+    "logwatch": BuiltIn(
+        summary="find attempts to break in, in the system logs of Linux servers",
+        feed="logs, plain or gzipped",
+        default_out="alerts",
+        open_feed=log_files,
+        empty_feed=_no_lines,
+        build=logwatch,
+        settings={
+            "attempts": Setting(default="5", read=int),
+            "window": Setting(default="10m"),
+            "year": Setting(default="the latest possible", read=int),
+        },
+    ),
+    "wordcount": BuiltIn(
+        summary="count the words in the files of a folder",
+        feed="files of text, read one by one",
+        default_out="words",
+        open_feed=folder_of_text,
+        empty_feed=_no_lines,
+        build=wordcount,
     ),
 }

@@ -6,8 +6,9 @@ import argparse
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE, BuiltIn
@@ -16,7 +17,9 @@ from riprap.graph.connectors import FileFormat, FileSink
 
 FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 _SINKS = {"parquet": rr.parquet, "csv": rr.csv, "json": rr.json}
-_FOR_BUILT_IN = ("feed", "out", "format", "overwrite", "rate")
+_FOR_BUILT_IN = {
+    "feed": "feed", "set": "settings", "out": "out", "format": "format", "overwrite": "overwrite", "rate": "rate",
+}  # fmt: skip
 
 
 class UsageError(RiprapError, ValueError):
@@ -27,19 +30,27 @@ def add_application(parser: argparse.ArgumentParser) -> None:
     """Add APP and the options that say how to feed a built-in application."""
     names = "; ".join(f"{name}: {built_in.summary}" for name, built_in in CATALOGUE.items())
     parser.add_argument("app", metavar="APP", help=f"file.py:name, or a built-in application ({names})")
+    feeds = "; ".join(f"{name}: {built_in.feed}" for name, built_in in CATALOGUE.items())
     group = parser.add_argument_group("built-in applications")
+    group.add_argument("--feed", metavar="PATH", help=f"a file, folder or pattern ({feeds})")
     group.add_argument(
-        "--feed", metavar="PATH", help="a Parquet file, folder or pattern, or real events (.csv, .csv.gz)"
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help=f"a setting; may be given several times. {_settings_there()}",
     )
     group.add_argument(
-        "--rate", type=positive_number, metavar="N", help="replay the feed as N events a second"
+        "--rate", type=positive_number, metavar="N", help="replay the feed as N tuples a second"
     )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where a built-in application writes."""
+    outs = ", ".join(built_in.default_out for built_in in CATALOGUE.values())
     group = parser.add_argument_group("output of built-in applications")
-    group.add_argument("--out", metavar="PATH", help="the folder to write to (default: bargains, ...)")
+    group.add_argument("--out", metavar="PATH", help=f"the folder to write to (default: {outs})")
     group.add_argument("--format", choices=FORMATS, help="default: as the name of --out ends, or parquet")
     group.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to --out")
 
@@ -50,15 +61,19 @@ def application_of(arguments: argparse.Namespace, *, needs_feed: bool) -> rr.App
     if built_in is not None:
         if needs_feed and arguments.feed is None:
             raise UsageError(
-                f"'{arguments.app}' needs --feed PATH. No feed at hand? 'riprap demo' makes one, in demo/feed"
+                f"'{arguments.app}' needs --feed PATH. No feed at hand? "
+                f"'riprap demo --app {arguments.app}' makes one, in demo/feed"
             )
-        return built_in.make(arguments.feed, _sink(arguments, built_in), rate=arguments.rate)
+        settings = _settings(arguments.app, built_in, arguments.settings)
+        return built_in.make(
+            arguments.feed, _sink(arguments, built_in), rate=arguments.rate, settings=settings
+        )
     if ":" not in arguments.app and not arguments.app.endswith(".py"):
         raise UsageError(
             f"there is no application '{arguments.app}'. Built in: {', '.join(CATALOGUE)}. "
             "One of your own is written file.py:name"
         )
-    given = [f"--{name}" for name in _FOR_BUILT_IN if getattr(arguments, name, None)]
+    given = [f"--{option}" for option, name in _FOR_BUILT_IN.items() if getattr(arguments, name, None)]
     if given:
         raise UsageError(
             f"{' and '.join(given)}: {arguments.app} has its own sources and sinks. "
@@ -96,6 +111,29 @@ def positive_number(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"takes a number above 0, got {text}")
     return value
+
+
+def _settings_there() -> str:
+    return "; ".join(
+        f"{app}: " + ", ".join(f"{name} ({setting.default})" for name, setting in built_in.settings.items())
+        for app, built_in in CATALOGUE.items()
+        if built_in.settings
+    )
+
+
+def _settings(app: str, built_in: BuiltIn, given: Sequence[str]) -> dict[str, Any]:
+    settings = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        setting = built_in.settings.get(name)
+        if not equals or setting is None:
+            there = ", ".join(f"{known}=VALUE" for known in built_in.settings) or "none"
+            raise UsageError(f"--set {each}: the settings of '{app}' are: {there}")
+        try:
+            settings[name] = setting.read(value)
+        except ValueError as error:
+            raise UsageError(f"--set {each}: {error}") from error
+    return settings
 
 
 def _sink(arguments: argparse.Namespace, built_in: BuiltIn) -> FileSink:

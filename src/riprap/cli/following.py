@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -54,7 +54,7 @@ def follow(
     log = SparkLog(earlier.path / NAME) if earlier is not None else SparkLog.waiting_in(runs)
     with contextlib.ExitStack() as stack:
         with screen.waiting("Starting Spark"):
-            session = stack.enter_context(spark_session(master, log))
+            session = stack.enter_context(spark_session(master, log, graph))
         with screen.waiting("Starting the query"):
             started = run(graph, spark=session, runs=runs, folder=folder, **options)
         log.move_to(started.folder)
@@ -100,8 +100,10 @@ def _watch(run: Run, screen: Screen, total: int | None) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
     with run, CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line:
         try:
+            told = Notices(run.folder, screen)
             while not asked.to_stop and not run.wait(timeout=_REFRESH_SECONDS):
                 line.show(run.progress())
+                told.show()
             seconds = run.progress().seconds
             if asked.to_stop:
                 run.stop()
@@ -109,6 +111,37 @@ def _watch(run: Run, screen: Screen, total: int | None) -> tuple[float, bool]:
             look = f"Look at events.jsonl and {NAME} in the run's folder, {shown(run.folder)}"
             raise type(error)(f"{error}\n{look}") from error
         return seconds, asked.to_stop
+
+
+class Notices:
+    """Show what people should know while a run goes on: lost connections, warnings."""
+
+    def __init__(self, folder: Path, screen: Screen) -> None:
+        from riprap.runtime.folder import RunFolder
+
+        self._folder = RunFolder(folder, time.time)
+        self._screen = screen
+        self._seen = sum(1 for _ in self._folder.read_events())
+
+    def show(self) -> None:
+        """Show what happened since the last time."""
+        for event in self._folder.read_events(self._seen):
+            self._seen += 1
+            told = _told(event)
+            if told is not None:
+                self._screen.note(told)
+
+
+def _told(event: Mapping[str, Any]) -> str | None:
+    match event:
+        case {"event": "connection lost", "what": what, "message": message, "tries": tries, "wait": wait}:
+            return f"{what}: {message}; try {tries} in {wait:g} s"
+        case {"event": "connection back", "what": what, "after": after}:
+            return f"{what}: connected again after {after:.1f} s"
+        case {"event": "waiting" | "warning", "message": message}:
+            what = event.get("what", event.get("element"))
+            return f"{what}: {message}" if what else str(message)
+    return None
 
 
 class CtrlC:
@@ -181,3 +214,5 @@ class LiveLine:
         yield f"batch {progress.batches}"
         if not self._screen.narrow:
             yield f"latency {progress.latency:.2f} s"
+        if progress.quarantined:
+            yield f"{progress.quarantined:,} quarantined"

@@ -1,14 +1,16 @@
-"""List the operators there are: what each does, what it keeps, and what protection has to know of it."""
+"""List the operators and adapters there are: what each does, what it keeps, and what holds after a failure."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from rich.text import Text
 
 from riprap.cli.screen import Screen
-from riprap.graph.operators.toolkit import HEADINGS, TOOLKIT, cells
+from riprap.graph.connectors import Promise
+from riprap.graph.operators.toolkit import HEADINGS, SINKS, SOURCES, TOOLKIT, cells
 
 SUMMARY = "list the operators and what protection has to know of each"
 EXAMPLES = """\
@@ -26,7 +28,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Print the table."""
     if screen.json:
         listed = [{"operator": name, **asdict(t), "consistent": t.consistent} for name, t in TOOLKIT.items()]
-        screen.print_json({"operators": listed})
+        screen.print_json({"operators": listed, "sources": _listed(SOURCES), "sinks": _listed(SINKS)})
         return 0
     for name, traits in TOOLKIT.items():
         screen.say(Text.assemble((name, "bold"), f": {traits.does}"))
@@ -34,4 +36,19 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         for heading, cell in zip(HEADINGS[2:], cells(traits)[1:], strict=True):
             if cell not in ("none", "-", "any", "no"):
                 screen.say(f"    {heading}: {cell}")
+    _show("Sources", SOURCES, screen)
+    _show("Sinks", SINKS, screen)
     return 0
+
+
+def _listed(adapters: Mapping[str, Promise]) -> list[dict[str, object]]:
+    return [{"adapter": name, **asdict(p), "exact": p.exact} for name, p in adapters.items()]
+
+
+def _show(kind: str, adapters: Mapping[str, Promise], screen: Screen) -> None:
+    screen.heading(kind)
+    for name, promise in adapters.items():
+        screen.say(Text.assemble((name, "bold"), f": {promise.does}, {promise.call}"))
+        screen.say(f"    after a failure: {promise.after_failure}")
+        if not promise.exact:
+            screen.say(f"    not exact: {promise.why_not}")

@@ -20,6 +20,8 @@ from riprap.errors import RiprapError, RunError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from riprap.graph.graph import Graph
+
 NAME = "spark.log"
 _TAIL_LINES = 12
 
@@ -54,15 +56,18 @@ class SparkLog:
 
 
 @contextlib.contextmanager
-def spark_session(master: str | None, log: SparkLog) -> Iterator[SparkSession]:
-    """Start a Spark session whose JVM writes to ``log``, and stop it in the end."""
+def spark_session(master: str | None, log: SparkLog, graph: Graph) -> Iterator[SparkSession]:
+    """Start a Spark session for an application, whose JVM writes to ``log``, and stop it in the end."""
+    from riprap.runtime.kafka import session_config
     from riprap.runtime.session import make_session
+
+    config = session_config(graph)
 
     with contextlib.ExitStack() as stack:
         stack.callback(log.drop)
         try:
             with _output_to(log.path):
-                session = make_session(master)
+                session = make_session(master, config)
         except RiprapError:
             raise
         except Exception as error:

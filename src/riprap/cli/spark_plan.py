@@ -29,12 +29,12 @@ def spark_plan(layout: Layout, *, master: str | None) -> str:
             results=PageStore(str(folder / "results"), 0),
         )
         texts = []
-        with spark_session(master, SparkLog.waiting_in(folder)) as session:
+        with spark_session(master, SparkLog.waiting_in(folder), layout.graph) as session:
             for number, plan in enumerate(layout.plans):
                 setting = Setting(
                     plan=str(folder / f"plan-{number}.pickle"),
                     sources=str(folder / "sources"),
-                    channels=str(folder / "channels"),
+                    folder=str(folder),
                     tables=str(folder / "tables"),
                     site=site,
                     start=0,

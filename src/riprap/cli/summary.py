@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from riprap.cli.screen import Screen, new_table, shown
 from riprap.graph.connectors import FileSink
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
+from riprap.runtime.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Summary:
     steady: float | None
     operators: Mapping[str, Totals]
     interrupted: bool
+    quarantined: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tuples_out(self) -> int:
@@ -71,6 +74,7 @@ class Summary:
             "events_per_s": self.events_per_s,
             "steady_events_per_s": self.steady,
             "interrupted": self.interrupted,
+            "quarantined": dict(self.quarantined),
             "operators": {
                 name: {
                     "in": did.tuples_in,
@@ -100,6 +104,7 @@ def summarise(
         steady=_steady(batches),
         operators=operators,
         interrupted=interrupted,
+        quarantined=RunFolder(folder, time.time).quarantined(),
     )
 
 
@@ -116,6 +121,9 @@ def print_summary(summary: Summary, screen: Screen) -> None:
     for name, output in summary.outputs.items():
         where = f" as {output.format} in {shown(output.path)}" if output.path else ""
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
+    for name, count in summary.quarantined.items():
+        where = shown(summary.run_folder / "quarantine" / name)
+        screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")
     screen.say(f"Run folder: {shown(summary.run_folder)}")
 
 

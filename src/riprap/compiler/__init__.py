@@ -19,7 +19,7 @@ from riprap.compiler.passes import (
 )
 from riprap.compiler.plan import Channel, Layout, Path, Plan
 from riprap.errors import GraphError, NotYetError
-from riprap.graph.connectors import FromSpark, Memory, Rows
+from riprap.graph.connectors import FromKafka, FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
 from riprap.operators.arrival import Entry
@@ -273,6 +273,8 @@ def _bare(operator: Operator) -> Operator:
         return dataclasses.replace(operator, table=Rows(table=operator.table_schema.empty_table()))
     if isinstance(operator, Source) and isinstance(operator.connector, Rows):
         return dataclasses.replace(operator, connector=Rows(table=operator.connector.schema.empty_table()))
+    if isinstance(operator, Source) and isinstance(operator.connector, FromKafka):
+        return dataclasses.replace(operator, connector=dataclasses.replace(operator.connector, options={}))
     if isinstance(operator, Source) and isinstance(operator.connector, FromSpark):
         return dataclasses.replace(operator, connector=dataclasses.replace(operator.connector, build=str))
     return operator

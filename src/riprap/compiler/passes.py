@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from riprap.compiler.plan import Path
 from riprap.errors import GraphError, NotYetError
-from riprap.graph.connectors import FromSpark
+from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 
@@ -37,7 +37,7 @@ def prune_columns(graph: Graph) -> dict[str, frozenset[str]]:
 
 def choose_path(graph: Graph) -> Path:
     """Feed a stage directly where every source can be read by bucket, else through an exchange."""
-    spark = any(isinstance(s.connector, FromSpark) for s in graph.of_kind(Source))
+    spark = any(isinstance(s.connector, ReadBySpark) for s in graph.of_kind(Source))
     return "exchange" if spark else "direct"
 
 
@@ -69,7 +69,7 @@ def is_aligned(graph: Graph) -> bool:
     return (
         len(sources) > 1
         and all(s.ordering is not None for s in sources)
-        and not any(isinstance(s.connector, FromSpark) for s in sources)
+        and not any(isinstance(s.connector, ReadBySpark) for s in sources)
     )
 
 

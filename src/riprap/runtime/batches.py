@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError, RunError
-from riprap.graph.connectors import FromSpark
+from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
 from riprap.runtime.crash import reach
 from riprap.runtime.failures import as_riprap_error
@@ -158,10 +158,10 @@ class BatchRunner:
         lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]
         sources = self._plan.graph.of_kind(Source)
         ends: dict[str, Any] = {}
-        if self._plan.inlets or any(not isinstance(s.connector, FromSpark) for s in sources):
+        if self._plan.inlets or any(not isinstance(s.connector, ReadBySpark) for s in sources):
             ends.update(json.loads(lines.pop(0)))
         for source in sources:
-            if isinstance(source.connector, FromSpark):
+            if isinstance(source.connector, ReadBySpark):
                 ends[source.name] = lines.pop(0) if lines else None
         return ends
 

@@ -12,16 +12,17 @@ from pyspark.sql import SparkSession
 
 from riprap.channels import ChannelReader
 from riprap.compiler import Plan
-from riprap.graph.connectors import FromSpark
+from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.runtime.batches import BatchRunner
+from riprap.runtime.feeds import pace_start, spool_rows
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.inflow import pace_start, recorded
+from riprap.runtime.inflow import recorded
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.query import answers_of
-from riprap.runtime.segments import SegmentLog, spool_rows
+from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import Site
@@ -66,7 +67,7 @@ class Launch:
         setting = Setting(
             plan=str(home / f"plan-{number}.pickle"),
             sources=str(home / "sources"),
-            channels=str(self.folder.path / "channels"),
+            folder=str(self.folder.path),
             tables=str(home / "tables"),
             site=site,
             start=number,
@@ -109,8 +110,9 @@ class Element:
         self._finished = False
         self._error: BaseException | None = None
         self._answers = answers_of(launch.session, launch.graph, plan, setting)
-        # Spark's availableNow takes what is there at the start: too little for what comes by channel, or at a pace.
-        self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates))
+        # Spark's availableNow takes what is there at the start: too little for what comes by and by.
+        fetched = any(isinstance(s.connector, FetchedSource) for s in plan.graph.of_kind(Source))
+        self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates) or fetched)
 
     def open_sinks(self) -> None:
         """Open the sinks, and give them and the channels the batches an earlier process had on record."""
@@ -120,7 +122,9 @@ class Element:
                 launch.graph[sink.name],  # type: ignore[arg-type]
                 self._site.results,
                 launch.session,
+                run=launch.folder.identity,
                 resume=launch.resume,
+                tell=launch.folder.event,
                 clock=launch.clock,
             )
             for sink in self.plan.graph.of_kind(Sink)
@@ -269,6 +273,11 @@ class Element:
         failure: BaseException | None = None if self._runner.refused else self._query.exception()
         return failure
 
+    def close_sinks(self) -> None:
+        """Let go of what the sinks hold."""
+        for publisher in self.publishers.values():
+            publisher.close()
+
     def flush(self) -> None:
         """Make visible all that sinks have taken."""
         for publisher in self.publishers.values():
@@ -278,15 +287,12 @@ class Element:
 def _rates(graph: Graph, plan: Plan) -> dict[str, float]:
     # From the graph: the plan's sources carry no more than tasks need.
     sources = (graph[s.name] for s in plan.graph.of_kind(Source))
-    return {
-        s.name: s.connector.rate
-        for s in sources
-        if isinstance(s, Source) and not isinstance(s.connector, FromSpark) and s.connector.rate is not None
-    }
+    rates = {s.name: getattr(s.connector, "rate", None) for s in sources if isinstance(s, Source)}
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 def _arrival(folder: Path, rate: float) -> Callable[[int], float]:
-    return lambda row: pace_start(folder) + row / rate
+    return lambda row: pace_start(folder, rate) + row / rate
 
 
 def _free_name(session: SparkSession, name: str) -> str:

@@ -9,6 +9,7 @@
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/
     channels/<name>/ the streams between elements
+    quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
     ended            exists once the run has ended
 """
 
@@ -25,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
 
 FORMAT = "riprap-run/1"
@@ -91,6 +93,24 @@ class RunFolder:
     def event(self, kind: str, **details: Any) -> None:
         """Note that something happened."""
         self._append("events.jsonl", {"time": self._clock(), "event": kind, **details})
+
+    def read_events(self, skip: int = 0) -> Iterator[dict[str, Any]]:
+        """Yield what happened, oldest first, but for the first ``skip``; a line that is being written is left out."""
+        path = self.path / "events.jsonl"
+        if path.exists():
+            for line in path.read_text().splitlines(keepends=True)[skip:]:
+                if line.endswith("\n"):
+                    yield json.loads(line)
+
+    def quarantine(self, source: str) -> Path:
+        """Return where a source's bad records go."""
+        return self.path / "quarantine" / source
+
+    def quarantined(self) -> dict[str, int]:
+        """Count the bad records of each source that has any."""
+        root = self.path / "quarantine"
+        found = sorted(root.iterdir()) if root.exists() else []
+        return {folder.name: count_quarantined(folder) for folder in found}
 
     def metrics(self, line: Mapping[str, Any]) -> None:
         """Note what a batch did."""

@@ -6,7 +6,6 @@ pieces for the tasks, and read a piece.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,11 +19,13 @@ from pyspark.sql.datasource import InputPartition
 from riprap.channels import ChannelReader
 from riprap.compiler import Plan
 from riprap.errors import RunError
-from riprap.graph.connectors import FromSpark
+from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows, order_numbers
+from riprap.runtime.feeds import open_feed, pace_start
+from riprap.runtime.folder import RunFolder
 from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import Feed, Segment
+from riprap.runtime.segments import Segment
 from riprap.runtime.settings import Setting
 
 Offset = dict[str, Any]
@@ -82,7 +83,7 @@ def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segm
 
 def recorded(plan: Plan) -> list[Source]:
     """Return the plan's sources that are read by row."""
-    return [s for s in plan.graph.of_kind(Source) if not isinstance(s.connector, FromSpark)]
+    return [s for s in plan.graph.of_kind(Source) if not isinstance(s.connector, ReadBySpark)]
 
 
 class SourceInflow:
@@ -91,8 +92,17 @@ class SourceInflow:
     def __init__(self, plan: Plan, setting: Setting) -> None:
         self._plan = plan
         self._setting = setting
+        run = RunFolder(Path(setting.folder), time.time)
         self._feeds = {
-            s.name: Feed(s, Path(setting.sources) / s.name, finite=setting.finite) for s in recorded(plan)
+            s.name: open_feed(
+                s,
+                Path(setting.sources) / s.name,
+                run.quarantine(s.name),
+                finite=setting.finite,
+                batch_rows=setting.batch_rows,
+                tell=run.event,
+            )
+            for s in recorded(plan)
         }
 
     def initial(self) -> Offset:
@@ -119,7 +129,7 @@ class SourceInflow:
     def pieces(self, start: Offset, end: Offset) -> list[Piece]:
         plan = self._plan
         for name, feed in self._feeds.items():
-            feed.upto(end[name])
+            feed.find(end[name])
         pieces = []
         for task in range(plan.tasks):
             sources = {}
@@ -137,12 +147,11 @@ class SourceInflow:
             feed.release(end[name])
 
     def _upto(self, name: str, start: int, rows: int) -> int:
-        wanted = start + rows
         rate = self._setting.rates.get(name)
         if rate is not None:
-            due = int((time.time() - pace_start(Path(self._setting.sources) / name)) * rate)
-            wanted = max(start, min(wanted, due))
-        return self._feeds[name].upto(wanted)
+            due = int((time.time() - pace_start(Path(self._setting.sources) / name, rate)) * rate)
+            rows = max(0, min(rows, due - start))
+        return self._feeds[name].upto(start, rows)
 
     def _align(self, start: Offset, ends: Mapping[str, int]) -> Offset:
         """Cut all sources at one ordering number: the greatest that none of them can still have a tuple of."""
@@ -229,7 +238,7 @@ class ChannelInflow:
 
 def reader_of(plan: Plan, setting: Setting, stream: str) -> ChannelReader:
     """Open the channel that a stream comes by."""
-    return ChannelReader(Path(setting.channels) / plan.inlets[stream].name, plan.name)
+    return ChannelReader(Path(setting.folder) / "channels" / plan.inlets[stream].name, plan.name)
 
 
 def _read_channel(plan: Plan, setting: Setting, stream: str, piece: Piece) -> Rows:
@@ -263,13 +272,3 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
         if column.num_chunks
         else (pa.array([], column.type))
     )
-
-
-def pace_start(folder: Path) -> float:
-    """Return when a paced replay began: now, if it begins now. A restart goes on as if it had never stopped."""
-    path = folder / "pace.json"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"format": "riprap-pace/1", "start": time.time()}))
-    began: float = json.loads(path.read_text())["start"]
-    return began

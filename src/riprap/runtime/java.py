@@ -90,7 +90,7 @@ def find_java(
             _log.info("Java not used, %s: %s", candidate.origin, refusal)
             continue
         if _lacks_vector_module(home):
-            home = _wrapper_home(home / "bin" / "java", runtime.version, _cache_folder(environ))
+            home = _wrapper_home(home / "bin" / "java", runtime.version, cache_folder(environ))
         _log.info("Java %s from %s, JAVA_HOME=%s", runtime.version, candidate.origin, home)
         return home
     raise JavaNotFoundError(
@@ -166,7 +166,7 @@ def _lacks_vector_module(home: Path) -> bool:
     return modules is not None and VECTOR_MODULE not in modules[1].split()
 
 
-def _cache_folder(environ: Mapping[str, str]) -> Path:
+def cache_folder(environ: Mapping[str, str]) -> Path:
     given = environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(given):  # the XDG specification says to ignore a relative one
         return Path(given) / "riprap"

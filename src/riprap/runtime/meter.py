@@ -24,6 +24,7 @@ class Progress:
     tuples_per_second: float = 0.0
     latency: float = 0.0
     state_bytes: int = 0
+    quarantined: int = 0
 
 
 class Meter:

@@ -15,15 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from riprap.adapters.bad_records import BadRecord
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.expressions import check_type, normalise
-from riprap.graph.connectors import FromSpark
+from riprap.graph.connectors import FromKafka, FromSpark, ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
 from riprap.runtime import packets
+from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import recorded
+from riprap.runtime.kafka import decode, messages_of, set_aside
 from riprap.runtime.recorded import (
     ANSWER_SCHEMA,
     NAME,
@@ -50,7 +53,7 @@ def answers_of(session: SparkSession, graph: Graph, plan: Plan, setting: Path) -
     for number, entry in enumerate(plan.entries):
         source = graph[entry.name]
         assert isinstance(source, Source)
-        if isinstance(source.connector, FromSpark):
+        if isinstance(source.connector, ReadBySpark):
             streams.append(_packed(session, source, plan, number, str(setting)))
     together = reduce(DataFrame.unionAll, streams)
     # Labels make this partition t of the shuffle task t: a task without rows still knows its buckets.
@@ -59,6 +62,16 @@ def answers_of(session: SparkSession, graph: Graph, plan: Plan, setting: Path) -
 
 
 def _packed(session: SparkSession, source: Source, plan: Plan, number: int, setting: str) -> DataFrame:
+    if isinstance(source.connector, FromKafka):
+        frame = messages_of(session, source.connector, load_setting(setting).batch_rows)
+    else:
+        frame = _given(session, source, plan)
+    packed: DataFrame = frame.mapInArrow(Pack(setting, number), packets.SCHEMA)
+    return packed
+
+
+def _given(session: SparkSession, source: Source, plan: Plan) -> DataFrame:
+    """Return the user's DataFrame, checked, with the columns that are needed."""
     assert isinstance(source.connector, FromSpark)
     frame: Any = source.connector.build(session)
     what = f"source '{source.name}' ({source.location})"
@@ -81,8 +94,8 @@ def _packed(session: SparkSession, source: Source, plan: Plan, number: int, sett
             raise RunError(
                 f"{what}: column '{field.name}' is {field.type} in the DataFrame and {wanted} in schema="
             )
-    packed: DataFrame = frame.mapInArrow(Pack(setting, number), packets.SCHEMA)
-    return packed
+    checked: DataFrame = frame
+    return checked
 
 
 class Pack:
@@ -93,20 +106,27 @@ class Pack:
         self._source = source
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = load_plan(load_setting(self._setting).plan)
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(b.num_rows for b in held) >= _PACK_ROWS:
-                yield from self._pack(plan, held)
-                held = []
-        if held:
-            yield from self._pack(plan, held)
-
-    def _pack(self, plan: Plan, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        setting = load_setting(self._setting)
+        plan = load_plan(setting.plan)
         source = plan.graph[plan.entries[self._source].name]
         assert isinstance(source, Source)
-        table = pa.Table.from_batches(batches).combine_chunks()
+        bad: list[BadRecord] = []
+        for table in _gathered(batches):
+            if isinstance(source.connector, FromKafka):
+                rows, wrong = decode(source.connector, table, sorted(plan.needed[source.name]))
+                bad += wrong
+            else:
+                rows = self._rows(source, table)
+            yield from packets.pack(plan, self._source, rows)
+        if isinstance(source.connector, FromKafka):
+            context = TaskContext.get()
+            assert context is not None
+            batch, _ = batch_and_attempt(setting.start)
+            folder = RunFolder(Path(setting.folder), time.time).quarantine(source.name)
+            set_aside(source, folder, batch, context.partitionId(), bad)
+
+    @staticmethod
+    def _rows(source: Source, table: pa.Table) -> Rows:
         columns = {c: normalise(table.column(c)) for c in table.column_names}
         if source.position is None:
             position = np.zeros(table.num_rows, np.int64)
@@ -114,7 +134,18 @@ class Pack:
             raise RunError(f"{source}: there is null in its position column '{source.position}'")
         else:
             position = columns[source.position].cast(pa.int64()).to_numpy()
-        yield from packets.pack(plan, self._source, Rows(columns, position))
+        return Rows(columns, position)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= _PACK_ROWS:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
 
 
 class Compute:

@@ -6,6 +6,7 @@ import shutil
 import time
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,9 +17,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from riprap.compiler import Layout
 from riprap.errors import RunError
 from riprap.graph.connectors import FileSink
+from riprap.graph.operators import Source
 from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.kafka import BrokerWatch
 from riprap.runtime.meter import Progress, sum_up
 from riprap.runtime.site import Housing
 from riprap.state.pages import Lease, page_root, sweep
@@ -52,6 +55,7 @@ class Run:
         self._housing = housing
         self._clock = clock
         self._began = clock()
+        self._brokers = BrokerWatch(layout.graph.of_kind(Source), folder.event)
         self._told = False
         self._over = False
 
@@ -68,7 +72,8 @@ class Run:
 
     def progress(self) -> Progress:
         """Return how far the run has come."""
-        return sum_up([e.meter for e in self._elements], self._clock() - self._began)
+        summed = sum_up([e.meter for e in self._elements], self._clock() - self._began)
+        return replace(summed, quarantined=sum(self._folder.quarantined().values()))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the input is used up, and raise what went wrong if anything did.
@@ -177,6 +182,9 @@ class Run:
 
     def _close(self, *, ended: bool) -> None:
         self._over = True
+        self._brokers.stop()
+        for element in self._elements:
+            element.close_sinks()
         self._folder.event("ended" if ended else "interrupted", **_shown(self.progress()))
         if ended:
             self._folder.end()

@@ -1,17 +1,19 @@
 """Recorded input as numbered rows: the durable list of the segments that hold them.
 
-A source of files is a sequence of rows, numbered from 0 in the order its files were first seen. The list of segments
-is written down before any offset that refers to it is given to Spark, so a restart numbers the rows alike.
+A source is a sequence of rows, numbered from 0 in the order they were first seen. The list of segments is written down
+before any offset that refers to it is given to Spark, so a restart numbers the rows alike.
 
 ``segments.jsonl`` in the source's folder, one object a line:
 
-    {"format": "riprap-segments/1"}
-    {"file": "a.parquet", "path": "a.parquet", "kind": "parquet", "start": 0, "rows": 1000000}
+    {"format": "riprap-segments/2"}
+    {"file": "a.parquet", "path": "a.parquet", "kind": "parquet", "start": 0, "rows": 1000000, "bad": 0, "cursor": null}
     {"closed": "a.parquet"}                                   all rows of the file are listed
     {"end": 1000000}                                          the listing was fixed, and this is all of it
 
-Parquet files are read in place. CSV and JSON files, whose rows cannot be found by number, are parsed once into Arrow
-files beside the list (the *spool*), which tasks then map.
+Parquet files are read in place. What cannot be read by row number (records in files, rows fetched from a server) is
+parsed once into Arrow files beside the list (the *spool*), which tasks then map. ``bad`` counts the records that could
+not be read, and are in the quarantine; ``cursor`` says where to go on fetching. Rows of kind "rate" are not stored:
+``path`` is the file that says how they are made.
 """
 
 from __future__ import annotations
@@ -22,20 +24,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
-from riprap.errors import FormatError, RunError
-from riprap.expressions import normalise
-from riprap.graph.connectors import Files, Rows
-from riprap.graph.operators import Source
-from riprap.runtime.json_lines import readable
+from riprap.adapters.fetching import Cursor
+from riprap.errors import FormatError
 
-FORMAT = "riprap-segments/1"
-MEMORY = "memory"
+FORMAT = "riprap-segments/2"
 _LIST = "segments.jsonl"
-_SPOOL_ROWS = 250_000
+# Rows of a spool file, and of each batch in it.
+SPOOL_ROWS = 250_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +43,13 @@ class Segment:
     kind: str
     start: int
     rows: int
+    bad: int = 0
+    cursor: Cursor = None
+
+    @property
+    def spooled(self) -> bool:
+        """Whether the rows are in a file of the source's own folder."""
+        return self.kind == "arrow"
 
     @property
     def end(self) -> int:
@@ -133,163 +136,14 @@ class SegmentLog:
             self._path.write_text("".join(lines[: len(whole)]))
 
 
-class Feed:
-    """The rows of a source of files or memory, found as they are asked for."""
-
-    def __init__(self, source: Source, folder: Path, *, finite: bool) -> None:
-        self.log = SegmentLog(folder)
-        self._connector = source.connector
-        self._finite = finite
-        self._listing: list[str] | None = None
-        self._released = 0
-        self._file: str | None = None
-        self._pending: Iterator[Segment] = iter(())
-
-    def upto(self, wanted: int) -> int:
-        """Find rows until there are ``wanted`` of them; return how many there are, at most ``wanted``."""
-        while self.log.rows < wanted and not (self._finite and self.log.end is not None):
-            segment = next(self._pending, None)
-            if segment is not None:
-                self.log.add(segment)
-            elif self._file is not None:
-                self.log.close(self._file)
-                self._file = None
-            elif not self._open_next():
-                if self._finite:
-                    self.log.finish()
-                break
-        return min(self.log.rows, wanted)
-
-    def release(self, offset: int) -> None:
-        """Remove spooled rows before an offset: Spark will not ask for them again."""
-        segments = self.log.segments
-        while self._released < len(segments) and segments[self._released].end <= offset:
-            segment = segments[self._released]
-            if segment.path != segment.file and segment.file != MEMORY:
-                Path(segment.path).unlink(missing_ok=True)
-            self._released += 1
-
-    def fix(self) -> None:
-        """Take no file into account that is not there now."""
-        self._finite = True
-        if self._listing is None:
-            self._listing = self._list()
-
-    def _open_next(self) -> bool:
-        files = self._listing if self._listing is not None else self._list()
-        if self._finite:
-            self._listing = files
-        for file in files:
-            if file not in self.log.closed:
-                known = sum(s.file == file for s in self.log.segments)
-                self._file, self._pending = file, _segments(self._connector, file, self.log, skip=known)
-                return True
-        return False
-
-    def _list(self) -> list[str]:
-        if not isinstance(self._connector, Files):
-            return [MEMORY]
-        # Absolute: executors do not start in the driver's folder.
-        return [str(Path(file).absolute()) for file in self._connector.listing()]
-
-
-def spool_rows(source: Source, folder: Path) -> None:
-    """Write a source's rows in memory to its folder, where tasks find them."""
-    if isinstance(source.connector, Rows):
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "memory.arrow"
-        if not path.exists():
-            table = source.connector.table
-            plain = {f.name: normalise(table.column(f.name)) for f in table.schema}
-            _write_spool(path, pa.table(plain) if plain else table)
-
-
-def _segments(connector: object, file: str, log: SegmentLog, *, skip: int) -> Iterator[Segment]:
-    """List the segments of a file, but for the first ``skip``."""
-    start = log.rows
-    if not isinstance(connector, Files):
-        path = log.folder / "memory.arrow"
-        with pa.memory_map(str(path)) as mapped:
-            rows = sum(b.num_rows for b in record_batches(pa.ipc.open_file(mapped)))
-        if rows and not skip:
-            yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
-    elif connector.format == "parquet":
-        rows = _parquet_rows(file)
-        if rows and not skip:
-            yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
-    else:
-        number = len(log.segments) - skip
-        for place, table in enumerate(parse_file(connector, file)):
-            if place >= skip:
-                path = log.folder / f"spool-{number + place:06d}.arrow"
-                _write_spool(path, table)
-                yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=table.num_rows)
-                start += table.num_rows
-
-
 def record_batches(reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
     """Return the batches of an Arrow file."""
     return (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
-def _parquet_rows(file: str) -> int:
-    try:
-        rows: int = pq.read_metadata(file).num_rows
-        return rows
-    except (pa.ArrowInvalid, OSError) as error:
-        raise RunError(
-            f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
-            "with '_' or '.', and rename them when they are whole"
-        ) from error
-
-
-def parse_file(connector: Files, file: str) -> Iterator[pa.Table]:
-    """Parse a CSV or JSON file piece by piece, in the declared schema."""
-    wanted = connector.schema
-    try:
-        with pa.input_stream(file, compression="detect") as stream:
-            if not stream.read(1):
-                return  # no bytes are no rows; Arrow would call them an error
-        with pa.input_stream(file, compression="detect") as stream:
-            if connector.format == "csv":
-                reader = pa.csv.open_csv(
-                    stream,
-                    convert_options=pa.csv.ConvertOptions(
-                        column_types=wanted,
-                        include_columns=wanted.names,
-                        strings_can_be_null=True,
-                        quoted_strings_can_be_null=False,
-                        null_values=[""],
-                    ),
-                    parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-                )
-            else:
-                reader = pa.json.open_json(
-                    stream,
-                    parse_options=pa.json.ParseOptions(
-                        explicit_schema=readable(wanted), unexpected_field_behavior="ignore"
-                    ),
-                )
-            held: list[pa.RecordBatch] = []
-            for batch in reader:
-                held.append(batch)
-                if sum(b.num_rows for b in held) >= _SPOOL_ROWS:
-                    yield pa.Table.from_batches(held).select(wanted.names).cast(wanted)
-                    held = []
-            if held:
-                yield pa.Table.from_batches(held).select(wanted.names).cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise RunError(
-            f"{connector.format} file {file} cannot be read as {_shown(wanted)}: {error}"
-        ) from error
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{f.name} {f.type}" for f in schema)
-
-
-def _write_spool(path: Path, table: pa.Table) -> None:
+def write_spool(path: Path, table: pa.Table) -> None:
+    """Write a spool file; it appears whole."""
     temporary = path.with_suffix(".tmp")
     with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=_SPOOL_ROWS)
+        writer.write_table(table, max_chunksize=SPOOL_ROWS)
     temporary.rename(path)

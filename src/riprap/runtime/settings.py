@@ -13,7 +13,7 @@ from riprap.runtime.site import Site
 from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore
 
-FORMAT = "riprap-setting/1"
+FORMAT = "riprap-setting/2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Setting:
 
     plan: str
     sources: str
-    channels: str
+    folder: str
     tables: str
     site: Site
     start: int

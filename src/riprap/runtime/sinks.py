@@ -13,10 +13,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from riprap.adapters.console import show
+from riprap.adapters.json_lines import readable, write_json
+from riprap.adapters.opening import make_target
+from riprap.adapters.retrying import Result, Retry, Tell
+from riprap.adapters.writing import Target
 from riprap.errors import OperatorError, RiprapError, RunError
-from riprap.graph.connectors import Callback, FileSink, Memory, ToSpark
+from riprap.graph.connectors import Callback, Console, FileSink, Memory, ToKafka, ToSpark
 from riprap.graph.operators import Sink
-from riprap.runtime.json_lines import readable, write_json
+from riprap.runtime.kafka import KafkaTarget
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
 
@@ -41,6 +46,9 @@ class Publisher(Protocol):
 
     def table(self) -> pa.Table:
         """Return all rows published so far, where the sink can be read back."""
+
+    def close(self) -> None:
+        """Let go of connections; what can be read back stays so."""
 
 
 class ResultReader:
@@ -125,6 +133,8 @@ class FilePublisher:
         tables = [_READERS[self._connector.format](f, schema) for f in files]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
+    def close(self) -> None: ...
+
     def _parts(self) -> list[tuple[int, int, Path]]:
         found = ((_PART.fullmatch(p.name), p) for p in self._folder.iterdir())
         return [(int(m[1]), int(m[2]), p) for m, p in found if m]
@@ -177,6 +187,8 @@ class CallbackPublisher:
     def table(self) -> pa.Table:
         raise RunError(f"sink '{self._sink.name}' hands its rows to a function; they cannot be read back")
 
+    def close(self) -> None: ...
+
 
 class MemoryPublisher:
     """Keeps every batch's rows."""
@@ -202,11 +214,67 @@ class MemoryPublisher:
             return self._reader.schema.empty_table()
         return pa.concat_tables([self._batches[b] for b in sorted(self._batches)])
 
+    def close(self) -> None: ...
+
+
+class ServicePublisher:
+    """Writes batches to a system outside, and tries again when it cannot be reached.
+
+    The first batch of a run that was taken up may have been written before: its target is told so.
+    """
+
+    def __init__(
+        self, sink: Sink, target: Target, patience: float, reader: ResultReader, *, resume: bool, tell: Tell
+    ) -> None:
+        self._target = target
+        self._reader = reader
+        self._retry = Retry(f"{sink}, {sink.connector}", patience, tell)
+        self._what = str(sink)
+        self._doubtful = resume
+        self._lock = threading.Lock()
+        self.published = -1
+        self._call(lambda again: target.open(resume=resume or again))
+
+    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
+        table = self._reader.read(outputs)
+        self._call(lambda again: self._target.write(batch, table, again=again or self._doubtful))
+        self._doubtful = False
+        self.published = batch
+
+    def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
+        # A batch that Spark has not committed comes again.
+        self.published = batch
+
+    def flush(self) -> None: ...
+
+    def table(self) -> pa.Table:
+        return self._call(lambda again: self._target.read())
+
+    def close(self) -> None:
+        self._target.close()
+
+    def _call(self, action: Callable[[bool], Result]) -> Result:
+        # The query publishes from its own thread, while run.table() reads from the user's.
+        with self._lock:
+            try:
+                return self._retry.call(action)
+            except RunError as error:
+                if self._what in str(error):
+                    raise
+                raise RunError(f"{self._what}: {error}") from error
+
 
 def make_publisher(
-    sink: Sink, results: PageStore, session: Any, *, resume: bool, clock: Callable[[], float]
+    sink: Sink,
+    results: PageStore,
+    session: Any,
+    *,
+    run: str,
+    resume: bool,
+    tell: Tell,
+    clock: Callable[[], float],
 ) -> Publisher:
-    """Make what publishes a sink's batches."""
+    """Make what publishes a sink's batches; ``run`` is the run's identity."""
     reader = ResultReader(sink, results)
     match sink.connector:
         case FileSink() as connector:
@@ -217,9 +285,16 @@ def make_publisher(
             return CallbackPublisher(
                 sink, lambda batch, table: function(session.createDataFrame(table), batch), reader
             )
+        case Console(rows=rows):
+            return CallbackPublisher(sink, show(sink.name, rows), reader)
         case Memory():
             return MemoryPublisher(reader)
-    raise AssertionError(f"no publisher for {sink.connector}")
+        case ToKafka() as connector:
+            kafka = KafkaTarget(connector, session)
+            return ServicePublisher(sink, kafka, connector.patience, reader, resume=resume, tell=tell)
+        case connector:
+            target = make_target(connector, sink.schema, run)
+            return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:

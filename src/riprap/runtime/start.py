@@ -11,12 +11,13 @@ from pyspark.sql import SparkSession
 
 from riprap.compiler import Layout, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
-from riprap.graph.connectors import FromSpark
+from riprap.graph.connectors import FetchedSource, Generated, ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Outlet, Source
 from riprap.graph.policies import seconds
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.kafka import check_connector, session_config
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
 from riprap.runtime.site import Housing, take_hold
@@ -58,8 +59,12 @@ def run(
     layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
     interval = None if trigger is None else seconds("trigger=", trigger)
     _check_end(layout, interval)
-    session = check_session(spark) if spark is not None else make_session(master, dict(config or {}))
+    if spark is not None:
+        session = check_session(spark)
+    else:
+        session = make_session(master, {**session_config(graph), **(config or {})})
     try:
+        check_connector(session, graph)
         run_folder, resume = _open_folder(folder, Path(runs), graph.name, clock)
         known = run_folder.state_layout()
         tasks = parallelism or session.sparkContext.defaultParallelism
@@ -137,13 +142,19 @@ def _state_layout(layout: Layout, buckets: int) -> dict[str, Any]:
 
 def _check_end(layout: Layout, interval: float | None) -> None:
     """Refuse a run without trigger that would never end."""
+    if interval is not None:
+        return
     sources = layout.graph.of_kind(Source)
-    paced = any(not isinstance(s.connector, FromSpark) and s.connector.rate is not None for s in sources)
-    if interval is None and paced and any(isinstance(s.connector, FromSpark) for s in sources):
-        raise GraphError(
-            f"application '{layout.graph.name}' has a paced source beside a Spark DataFrame, so it has no end: "
-            "give trigger= and stop it yourself"
-        )
+    spark = any(isinstance(s.connector, ReadBySpark) for s in sources)
+    endless = [s for s in sources if isinstance(s.connector, Generated) and s.connector.limit is None]
+    # Spark ends its own sources by availableNow, which takes what is there: others are waited for.
+    watched = [
+        s for s in sources if getattr(s.connector, "rate", None) or isinstance(s.connector, FetchedSource)
+    ]
+    if endless or (watched and spark):
+        source = (endless or watched)[0]
+        why = "never ends" if endless else "is read beside a Spark DataFrame, so the run has no end"
+        raise GraphError(f"{source}: {source.connector} {why}. Give trigger= and stop the run yourself")
 
 
 def _options(launch: Launch, layout: Layout, housing: Housing) -> dict[str, Any]:

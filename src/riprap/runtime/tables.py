@@ -26,12 +26,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from riprap.adapters.parsing import parse_file
 from riprap.errors import FormatError, RunError
-from riprap.graph.connectors import Rows
+from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup
 from riprap.operators.lookup import index_table
-from riprap.runtime.segments import parse_file, record_batches
+from riprap.runtime.segments import record_batches
 
 FORMAT = "riprap-tables/1"
 
@@ -154,8 +155,18 @@ def _read(lookup: Lookup) -> pa.Table:
         if lookup.table.format == "parquet":
             tables.append(_read_parquet(file, wanted))
         else:
-            tables += (table.cast(wanted) for table in parse_file(lookup.table, file))
+            tables += _read_records(lookup.table, file, wanted)
     return pa.concat_tables(tables) if tables else wanted.empty_table()
+
+
+def _read_records(files: Files, file: str, wanted: pa.Schema) -> Iterator[pa.Table]:
+    """Read a file of records. A table that lacks some of them would give wrong answers, so none may be bad."""
+    pieces = parse_file(file, files.format, files.schema, max_record_bytes=files.max_record_bytes)
+    for piece in pieces:
+        if piece.bad:
+            place = ", ".join(f"{name} {value}" for name, value in piece.bad[0].position.items())
+            raise RunError(f"at {place}, {piece.bad[0].reason}")
+        yield piece.table.cast(wanted)
 
 
 def _read_parquet(file: str, wanted: pa.Schema) -> pa.Table:

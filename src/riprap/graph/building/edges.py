@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pyarrow as pa
 
 from riprap.expressions import check_type, type_name
 from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Port, has
-from riprap.graph.connectors import FileSink, FromSpark, SinkConnector, SourceConnector
+from riprap.graph.connectors import (
+    FileSink,
+    FromSpark,
+    SinkConnector,
+    SourceConnector,
+    ToKafka,
+    ToRedis,
+    ToSqlite,
+)
 from riprap.graph.operators import Sink, Source
 from riprap.graph.policies import Consistent, Policy
 from riprap.graph.stream import Stream
@@ -66,8 +76,7 @@ class Edges(Builder):
         here = Here("Sink", name, self, stream)
         inputs = here.port(stream)
         here.policy(protect, stateful=False)
-        if isinstance(connector, FileSink):
-            _check_format(here, connector, inputs.schema)
+        _check_columns(here, connector, inputs.schema)
         self._add(
             Sink(
                 name=here.full_name,
@@ -102,13 +111,8 @@ def _source(
             f"ordering= must name a column of whole numbers, dates or timestamps, '{ordering}' is {got}",
             has(schema),
         )
-    if isinstance(protect, Consistent) and isinstance(connector, FromSpark) and position is None:
-        raise here.error(
-            "an unordered Spark source cannot be replayed, so it cannot start a consistent region",
-            "Name its position= column",
-        )
     here.policy(protect, stateful=False)
-    return Source(
+    source = Source(
         name=here.full_name,
         location=here.location,
         ports=(),
@@ -119,18 +123,39 @@ def _source(
         ordering=ordering,
         tick=tick,
     )
+    if isinstance(protect, Consistent) and not source.traits.consistent:
+        raise here.error(
+            f"it cannot start a consistent region: {source.traits.why_not}",
+            "Name its position= column" if isinstance(connector, FromSpark) else "Protect it in another way",
+        )
+    return source
 
 
-def _check_format(here: Here, connector: FileSink, schema: pa.Schema) -> None:
-    """Refuse columns that a file format cannot hold."""
-    cannot = {"json": pa.types.is_binary, "csv": pa.types.is_list}.get(connector.format)
+def _check_columns(here: Here, connector: SinkConnector, schema: pa.Schema) -> None:
+    """Refuse columns that the sink cannot hold."""
+    if isinstance(connector, ToKafka) and connector.key is not None and connector.key not in schema.names:
+        raise here.error(
+            f"to_kafka(key=...) names column '{connector.key}', which does not exist", has(schema)
+        )
+    format = "json" if isinstance(connector, ToKafka) else getattr(connector, "format", "")
+    cannot = _CANNOT_HOLD.get(type(connector)) or {"json": pa.types.is_binary, "csv": pa.types.is_list}.get(
+        format
+    )
     bad = [f for f in schema if cannot is not None and cannot(f.type)]
     if bad:
         kind = "binary" if pa.types.is_binary(bad[0].type) else "list"
+        what = f"a {format.upper()} file" if isinstance(connector, FileSink) else str(connector)
         raise here.error(
-            f"a {connector.format.upper()} file cannot hold the {kind} column '{bad[0].name}'",
+            f"{what} cannot hold the {kind} column '{bad[0].name}'",
             "Leave it out with a functor's select=",
         )
+
+
+# What has no format to say so.
+_CANNOT_HOLD: Mapping[type, Callable[[pa.DataType], bool]] = {
+    ToRedis: pa.types.is_list,
+    ToSqlite: pa.types.is_list,
+}
 
 
 def _orders(kind: pa.DataType) -> bool:

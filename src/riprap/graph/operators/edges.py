@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from riprap.graph.connectors import Callback, FromSpark, SinkConnector, SourceConnector, ToSpark
+from riprap.graph.connectors import FromSpark, SinkConnector, SourceConnector
 from riprap.graph.operators.base import Needed, Operator, PassesOn, Traits
 
 
@@ -24,8 +24,9 @@ class Source(Operator):
 
     @property
     def traits(self) -> Traits:
-        unordered = isinstance(self.connector, FromSpark) and self.position is None
-        return self.UNORDERED if unordered else self.TRAITS
+        if isinstance(self.connector, FromSpark) and self.position is None:
+            return self.UNORDERED
+        return replace(self.TRAITS, why_not=self.connector.PROMISE.why_not)
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return ()
@@ -40,13 +41,11 @@ class Sink(Operator):
 
     TRAITS: ClassVar[Traits] = Traits(does="takes tuples out", punctuation="ends here")
 
-    HANDED_OVER: ClassVar[Traits] = replace(TRAITS, why_not="what was handed over cannot be taken back")
-
     connector: SinkConnector
 
     @property
     def traits(self) -> Traits:
-        return self.HANDED_OVER if isinstance(self.connector, Callback | ToSpark) else self.TRAITS
+        return replace(self.TRAITS, why_not=self.connector.PROMISE.why_not)
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -1,9 +1,30 @@
-"""The operators there are, with what protection has to know of each: the table behind `riprap operators`."""
+"""The operators and adapters there are, with what protection has to know of each: the tables of `riprap operators`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from riprap.graph.connectors import (
+    Callback,
+    Console,
+    Files,
+    FileSink,
+    FromKafka,
+    FromPostgres,
+    FromRedis,
+    FromSpark,
+    FromTcp,
+    Generated,
+    Memory,
+    Promise,
+    Rows,
+    ToKafka,
+    ToPostgres,
+    ToRedis,
+    ToSpark,
+    ToSqlite,
+    ToTcp,
+)
 from riprap.graph.operators import (
     Aggregate,
     Barrier,
@@ -46,7 +67,30 @@ TOOLKIT: Mapping[str, Traits] = {
     "Lookup": Lookup.TRAITS,
     "Custom": Custom.TRAITS,
     "Sink": Sink.TRAITS,
-    "Sink, callback or Spark": Sink.HANDED_OVER,
+}
+
+SOURCES: Mapping[str, Promise] = {
+    "files": Files.PROMISE,
+    "rows in memory": Rows.PROMISE,
+    "rate, clock": Generated.PROMISE,
+    "PostgreSQL": FromPostgres.PROMISE,
+    "Redis stream": FromRedis.PROMISE,
+    "Kafka": FromKafka.PROMISE,
+    "TCP": FromTcp.PROMISE,
+    "Spark": FromSpark.PROMISE,
+}
+
+SINKS: Mapping[str, Promise] = {
+    "files": FileSink.PROMISE,
+    "memory": Memory.PROMISE,
+    "PostgreSQL": ToPostgres.PROMISE,
+    "SQLite": ToSqlite.PROMISE,
+    "Redis stream": ToRedis.PROMISE,
+    "Kafka": ToKafka.PROMISE,
+    "TCP": ToTcp.PROMISE,
+    "screen": Console.PROMISE,
+    "callback": Callback.PROMISE,
+    "Spark": ToSpark.PROMISE,
 }
 
 HEADINGS = (

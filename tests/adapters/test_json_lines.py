@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riprap.runtime.json_lines import json_lines, write_json
+from riprap.adapters.json_lines import json_lines, write_json
 
 
 def lines(values: list[Any], kind: pa.DataType, name: str = "v") -> list[Any]:

@@ -15,11 +15,17 @@ def write_json(table: pa.Table, path: Path) -> None:
     """Write a row a line. Null is null, NaN and infinities are strings, times are ISO 8601."""
     with path.open("wb") as file:
         for batch in table.to_batches(max_chunksize=50_000):
-            lines = json_lines(batch)
-            _, offsets, data = lines.buffers()
-            if data is not None:
-                ends = np.frombuffer(offsets, np.int64)
-                file.write(data[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])])
+            file.write(json_bytes(batch))
+
+
+def json_bytes(batch: pa.RecordBatch) -> memoryview:
+    """Return a batch as JSON lines."""
+    lines = json_lines(batch)
+    _, offsets, data = lines.buffers()
+    if data is None:
+        return memoryview(b"")
+    ends = np.frombuffer(offsets, np.int64)
+    return memoryview(data)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
 
 
 def readable(schema: pa.Schema) -> pa.Schema:
@@ -59,15 +65,31 @@ def _values(column: pa.Array) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.string()).cast(pa.large_string())
     if pa.types.is_timestamp(kind):
-        text = pc.strftime(
-            column.cast(pa.timestamp("us", kind.tz)), "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")
-        )
-        return _quoted(text.cast(pa.large_string()))
+        return _quoted(_iso(column))
     if pa.types.is_binary(kind):
         raise pa.ArrowNotImplementedError(
             "a JSON file cannot hold binary columns: leave them out with a functor"
         )
     return _quoted(column.cast(pa.large_string()))
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return values as text by themselves, as they would stand in a JSON string; binary ones as they are.
+
+    >>> plain_text(pa.array([1.5, None])).to_pylist()
+    ['1.5', None]
+    """
+    if pa.types.is_timestamp(column.type):
+        return _iso(column)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return column
+    return column.cast(pa.string())
+
+
+def _iso(column: pa.Array) -> pa.Array:
+    kind = column.type
+    shape = "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")
+    return pc.strftime(column.cast(pa.timestamp("us", kind.tz)), shape).cast(pa.large_string())
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -1,0 +1,85 @@
+"""Keep the records that cannot be read: where each was, what is wrong with it, and its bytes.
+
+A quarantine is a folder with a file for each segment of a source that had bad records. The name says how many:
+
+    <segment>-<count>.jsonl       00000012-3.jsonl
+
+and the file holds an object a line, the bytes as ``base64`` where they are not UTF-8:
+
+    {"format": "riprap-quarantine/1"}
+    {"position": {"file": "a.csv", "record": 17, "byte": 1234}, "reason": "3 fields, not 4", "size": 5, "text": "1,2,3"}
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from riprap.errors import FormatError
+
+FORMAT = "riprap-quarantine/1"
+# Of a record that is too long, so much is kept.
+KEPT_BYTES = 4096
+_NAME = re.compile(r"(\d{8,})-(\d+)\.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecord:
+    """A record that cannot be read. ``size`` is its full length, of which ``record`` may be the beginning."""
+
+    position: Mapping[str, int | str]
+    reason: str
+    record: bytes
+    size: int
+
+
+def write_quarantine(folder: Path, number: int, bad: Sequence[BadRecord]) -> None:
+    """Write the bad records of a segment, in place of those an earlier try at the segment left."""
+    for path, segment, _ in _files(folder):
+        if segment == number:
+            path.unlink()
+    if not bad:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{number:08d}.tmp"
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(json.dumps({"format": FORMAT}) + "\n")
+        for each in bad:
+            line = {"position": dict(each.position), "reason": each.reason, "size": each.size}
+            file.write(json.dumps(line | _written(each.record)) + "\n")
+    temporary.rename(folder / f"{number:08d}-{len(bad)}.jsonl")
+
+
+def count_quarantined(folder: Path) -> int:
+    """Add up the bad records of a quarantine, by the names of its files."""
+    return sum(count for _, _, count in _files(folder))
+
+
+def read_quarantine(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a quarantine, in the order of the segments."""
+    for path, _, _ in _files(folder):
+        with path.open(encoding="utf-8") as file:
+            if json.loads(next(file, "null")) != {"format": FORMAT}:
+                raise FormatError(f"{path} is not of format {FORMAT}")
+            yield from map(json.loads, file)
+
+
+def _written(record: bytes) -> dict[str, str]:
+    try:
+        return {"text": record.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(record).decode()}
+
+
+def _files(folder: Path) -> list[tuple[Path, int, int]]:
+    """List the files of a quarantine with their segments and counts."""
+    if not folder.exists():
+        return []
+    named = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()]
+    found = [(path, int(match[1]), int(match[2])) for path, match in named if match is not None]
+    return sorted(found, key=lambda each: each[1])

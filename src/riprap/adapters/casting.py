@@ -1,0 +1,69 @@
+"""Bring columns into the declared types, and find the rows that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The rows that fit, and the numbers of the others with what is wrong."""
+
+    table: pa.Table
+    bad: list[tuple[int, str]]
+
+
+def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
+    """Cast a table's columns to a schema, by name.
+
+    >>> cast_table(pa.table({"n": ["1", "x"]}), pa.schema([("n", pa.int64())])).bad
+    [(1, "column 'n': 'x' is not int64")]
+    """
+    columns: list[pa.ChunkedArray | pa.Array] = []
+    wrong: dict[int, str] = {}
+    for field in schema:
+        column = _plain(table.column(field.name))
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            misfits = dict(_misfits(whole, field.type, 0))
+            for index in misfits:
+                shown = repr(whole[index].as_py())[:_SHOWN]
+                wrong.setdefault(index, f"column '{field.name}': {shown} is not {field.type}")
+            fits = np.ones(len(whole), bool)
+            fits[list(misfits)] = False
+            # Null where nothing fits: these rows go in any case.
+            columns.append(pa.compute.if_else(pa.array(fits), whole, None).cast(field.type))
+    found = pa.table(columns, schema=schema)
+    if wrong:
+        keep = np.ones(table.num_rows, bool)
+        keep[list(wrong)] = False
+        found = found.filter(pa.array(keep))
+    return Cast(found, sorted(wrong.items()))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Show an extension column as what it is stored as."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    return column
+
+
+def _misfits(column: pa.Array, kind: pa.DataType, start: int) -> Iterator[tuple[int, None]]:
+    """Find the values that cannot be cast, by halving."""
+    try:
+        column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if len(column) == 1:
+            yield start, None
+            return
+        half = len(column) // 2
+        yield from _misfits(column.slice(0, half), kind, start)
+        yield from _misfits(column.slice(half), kind, start + half)

@@ -1,0 +1,218 @@
+"""Turn JSON objects into rows with Arrow's reader, and say of each record it does not take what is wrong.
+
+Arrow reads a stream of values and does not care for lines. A record that begins with ``{`` and ends with ``}`` is one
+object or more: between ``}``, a line break and ``{`` the reader can only be outside of every object, since no string
+holds a line break. So if there are as many rows as records, each record is one object.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import re
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from riprap.adapters.cells import failing, not_a, shown
+from riprap.adapters.framing import Block, Places
+from riprap.adapters.salvage import Salvaged, salvage, text_of
+
+_READ_BYTES = 1 << 20
+# To look at one record in Python takes about as long as to let Arrow start on a piece of some hundred bytes.
+_SCREENED = 256
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_TIME = re.compile(r"(?:[ T][0-9:.]+(?:Z|[+-][0-9:]+)?)?", re.ASCII)
+_SMALLEST = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
+
+
+def read_json_records(block: Block, chosen: Places, schema: pa.Schema, *, threads: bool) -> Salvaged:
+    """Read some records of a block. Fields that are not in the schema are passed over; missing ones are null."""
+    into, reader = Salvaged(), _Reader(block, schema, threads)
+    objects = _objects(block.data, block.starts[chosen], block.ends[chosen])
+    if not objects.all():
+        into.bad.update((int(i), reader.explain(int(i)) or "not a JSON object") for i in chosen[~objects])
+        chosen = chosen[objects]
+    invalid = _not_utf8(block, chosen)
+    if len(invalid):
+        into.bad.update((int(i), undecodable(block.record(int(i)))) for i in invalid)
+        chosen = chosen[~np.isin(chosen, invalid)]
+    salvage(chosen, reader.read, reader.screen, at_most=_SCREENED, into=into)
+    return into
+
+
+class _Reader:
+    def __init__(self, block: Block, schema: pa.Schema, threads: bool) -> None:
+        self._block, self._schema, self._threads = block, schema, threads
+        self._readable = pa.schema([pa.field(f.name, _readable(f.type)) for f in schema])
+        self._longest = int((block.ends - block.starts).max(initial=0))
+        exact = any(pa.types.is_decimal(_element(f.type)) for f in schema)
+        self._decoder = json.JSONDecoder(
+            object_pairs_hook=_Object, parse_float=decimal.Decimal if exact else None
+        )
+
+    def read(self, chosen: Places) -> pa.Table:
+        table = pa.json.read_json(
+            pa.py_buffer(text_of(self._block, chosen)),
+            read_options=pa.json.ReadOptions(
+                use_threads=self._threads, block_size=max(_READ_BYTES, self._longest + 4)
+            ),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=self._readable, unexpected_field_behavior="ignore"
+            ),
+        )
+        if table.num_rows != len(chosen):
+            raise pa.ArrowInvalid(f"{table.num_rows} objects in {len(chosen)} records")
+        for field in self._schema:
+            if not field.nullable and table.column(field.name).null_count:
+                raise pa.ArrowInvalid(f"column '{field.name}' has nulls")
+        return table.select(self._schema.names).cast(self._schema)
+
+    def screen(self, chosen: Places) -> dict[int, str]:
+        """Say what is wrong with records, of those where Python can tell."""
+        reasons = ((int(i), self.explain(int(i))) for i in chosen)
+        return {i: reason for i, reason in reasons if reason is not None}
+
+    def explain(self, index: int) -> str | None:
+        """Say what is wrong with a record, None if Python finds nothing."""
+        record = self._block.record(index)
+        try:
+            text = record.decode()
+            value = self._decoder.decode(text)
+        except UnicodeDecodeError:
+            return undecodable(record)
+        except json.JSONDecodeError as error:
+            if not text.strip(" \t\r\n"):
+                return "empty"
+            # Arrow takes Inf for a number.
+            return None if "Inf" in text else f"not JSON: {error.msg} at character {error.pos + 1:,}"
+        except (ValueError, ArithmeticError, RecursionError):
+            return None
+        if not isinstance(value, _Object):
+            return f"not a JSON object: {shown(text)}"
+        return self._misfit(value)
+
+    def _misfit(self, fields: _Object) -> str | None:
+        values = dict(fields)
+        for field in self._schema:
+            name = field.name
+            if len(values) < len(fields) and sum(key == name for key, _ in fields) > 1:
+                return f"column '{name}' is there twice"
+            value = values.get(name)
+            if value is None and not field.nullable:
+                return f"column '{name}' is null, and declared not null"
+            if value is not None and not _fits(value, field.type):
+                return not_a(name, _plain(value), field.type)
+        return None
+
+
+class _Object(tuple[tuple[str, Any], ...]):
+    """The names and values of a JSON object."""
+
+
+def _readable(type: pa.DataType) -> pa.DataType:
+    """Return the type to read for another: dates are text that is cast afterwards."""
+    if pa.types.is_list(type):
+        return pa.list_(_readable(type.value_type))
+    return pa.string() if pa.types.is_date(type) else type
+
+
+def _element(type: pa.DataType) -> pa.DataType:
+    return type.value_type if pa.types.is_list(type) else type
+
+
+def _fits(value: object, type: pa.DataType) -> bool:
+    """Say whether Arrow may take a value; no only if it surely does not."""
+    if pa.types.is_list(type):
+        return isinstance(value, list) and all(v is None or _fits(v, type.value_type) for v in value)
+    if pa.types.is_boolean(type):
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if pa.types.is_integer(type):
+        return isinstance(value, int) and -(1 << _SMALLEST[type]) <= value < 1 << _SMALLEST[type]
+    if pa.types.is_floating(type):
+        return isinstance(value, int | float | decimal.Decimal)
+    if pa.types.is_decimal(type):
+        return isinstance(value, int | str | float | decimal.Decimal) and _fits_decimal(value, type)
+    if pa.types.is_date(type):
+        return isinstance(value, str) and _is_date(value)
+    if pa.types.is_timestamp(type):
+        return isinstance(value, str) and _is_date(value[:10]) and _TIME.fullmatch(value, 10) is not None
+    return isinstance(value, str)
+
+
+def _fits_decimal(value: int | str | float | decimal.Decimal, type: pa.DataType) -> bool:
+    try:
+        number = decimal.Decimal(value)
+    except (decimal.InvalidOperation, ValueError):
+        return False
+    if not number.is_finite():
+        return False
+    _, digits, exponent = number.as_tuple()
+    lost = -int(exponent) - type.scale
+    if lost > 0 and any(digits[-lost:]):
+        return False
+    return abs(number) < decimal.Decimal(10) ** int(type.precision - type.scale)
+
+
+def _is_date(text: str) -> bool:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return False
+    try:
+        datetime.date(int(match[1]), int(match[2]), int(match[3]))
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(value: object) -> object:
+    """Return a value as it is shown to people."""
+    if isinstance(value, _Object):
+        return {name: _plain(each) for name, each in value}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return float(value) if isinstance(value, decimal.Decimal) else value
+
+
+def _not_utf8(block: Block, chosen: Places) -> Places:
+    """Return the records that are not UTF-8."""
+    if not len(chosen):
+        return chosen
+    text = text_of(block, chosen)
+    whole = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, len(text)])), pa.py_buffer(text)]
+    )
+    try:
+        whole.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        records = pa.array([block.record(int(i)) for i in chosen], pa.large_binary())
+        return chosen[failing(records, lambda part: part.cast(pa.large_string()))]
+    return chosen[:0]
+
+
+def undecodable(record: bytes) -> str:
+    try:
+        record.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: byte {record[error.start]:#04x} at place {error.start + 1:,}"
+    return "not UTF-8"
+
+
+@numba.njit(cache=True, nogil=True)
+def _objects(data, starts, ends):  # type: ignore[no-untyped-def]
+    """Say of each record whether it begins with { and ends with }, but for white space."""
+    answers = np.zeros(len(starts), np.bool_)
+    for record in range(len(starts)):
+        start, end = starts[record], ends[record] - 1
+        while start <= end and (data[start] == 32 or data[start] == 9 or data[start] == 13):
+            start += 1
+        while end > start and (data[end] == 32 or data[end] == 9 or data[end] == 13):
+            end -= 1
+        answers[record] = start < end and data[start] == 123 and data[end] == 125
+    return answers

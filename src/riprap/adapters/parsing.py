@@ -1,0 +1,185 @@
+"""Parse files of records piece by piece: the rows of the good records, and the bad records with their places."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from riprap.adapters.bad_records import KEPT_BYTES, BadRecord
+from riprap.adapters.csv_records import header_fields
+from riprap.adapters.decoding import Decoded, decode
+from riprap.adapters.framing import BLOCK_BYTES, Block, Stream, frame
+from riprap.errors import RunError
+
+ROWS = 250_000
+# A piece ends early when its bad records take so much memory.
+_BAD_BYTES, _BAD_OVERHEAD = 64 << 20, 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """Some consecutive records of a file: the rows of the good ones, and the bad ones."""
+
+    table: pa.Table
+    bad: Sequence[BadRecord]
+
+
+def parse_file(
+    path: str | Path,
+    format: str,
+    schema: pa.Schema,
+    *,
+    max_record_bytes: int,
+    rows: int = ROWS,
+    block_bytes: int = BLOCK_BYTES,
+    threads: bool = True,
+) -> Iterator[Parsed]:
+    """Parse a file ("csv" with a header, "json" or "text"), plain or compressed with gzip.
+
+    A piece has about ``rows`` rows. The same file gives the same pieces. A file that ends too early or is damaged
+    gives all whole records before that, and then a RunError.
+    """
+    file, held = str(path), _Held(schema, rows)
+    names: Sequence[str] | None = None
+    try:
+        with _open(file) as stream:
+            framed = frame(
+                stream,
+                quoted=format == "csv",
+                blank=format == "text",
+                limit=max_record_bytes,
+                block_bytes=block_bytes,
+            )
+            with closing(_ahead(framed)) as blocks:
+                for block in blocks:
+                    if format == "csv" and names is None:
+                        names, block = _header(block, file, schema), _rest(block)
+                    if len(block):
+                        decoded = decode(block, format, schema, header=names, file=file, threads=threads)
+                        # The header of a CSV file is its record 0.
+                        yield from held.add(decoded, block, file, counted_from=int(format != "csv"))
+    except (EOFError, OSError, zlib.error) as error:
+        yield from held.flush()
+        raise RunError(f"{format} file {file} cannot be read to its end: {error}") from error
+    yield from held.flush()
+
+
+class _Held:
+    """What was decoded and makes no whole piece yet."""
+
+    def __init__(self, schema: pa.Schema, rows: int) -> None:
+        self._schema, self._wanted = schema, rows
+        self._clear()
+
+    def add(self, decoded: Decoded, block: Block, file: str, *, counted_from: int) -> Iterator[Parsed]:
+        """Take in the records of a block; yield the pieces that are whole."""
+        bad = list(decoded.bad)
+        done = 0
+        for start in range(0, max(decoded.table.num_rows, 1), self._wanted):
+            rows = decoded.table.slice(start, self._wanted)
+            last = start + rows.num_rows >= decoded.table.num_rows
+            upto = len(bad) if last else bisect_left(bad, (int(decoded.good[start + self._wanted]),))
+            self._tables.append(rows)
+            self._rows += rows.num_rows
+            for index, reason in bad[done:upto]:
+                record = block.record(index)
+                fault = block.faults.get(index)
+                self._bytes += len(record) + _BAD_OVERHEAD
+                self._bad.append(
+                    BadRecord(
+                        position={
+                            "file": file,
+                            "record": block.first + index + counted_from,
+                            "byte": block.byte + int(block.starts[index]),
+                        },
+                        reason=reason,
+                        record=record if fault is None else record[:KEPT_BYTES],
+                        size=len(record) if fault is None else fault.size,
+                    )
+                )
+            done = upto
+            if self._rows >= self._wanted or self._bytes >= _BAD_BYTES:
+                yield from self.flush()
+
+    def flush(self) -> Iterator[Parsed]:
+        """Yield what is held, if there is anything."""
+        if self._rows or self._bad:
+            yield Parsed(table=pa.concat_tables([self._schema.empty_table(), *self._tables]), bad=self._bad)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._bad: list[BadRecord] = []
+        self._rows = self._bytes = 0
+
+
+def _header(block: Block, file: str, schema: pa.Schema) -> list[str]:
+    """Return the names of the columns of a CSV file, which must have all that are wanted, once."""
+    try:
+        if 0 in block.faults:
+            raise RunError(f"csv file {file} has no header: {block.faults[0].reason}")
+        names = header_fields(block.record(0))
+    except pa.ArrowInvalid as error:
+        raise RunError(f"csv file {file} has no header that can be read: {error}") from error
+    for name in schema.names:
+        if names.count(name) != 1:
+            problem = "more than one column" if name in names else "no column"
+            raise RunError(f"csv file {file} has {problem} '{name}': its header is {', '.join(names)}")
+    return names
+
+
+def _rest(block: Block) -> Block:
+    """Return a block without its first record."""
+    faults = {i - 1: fault for i, fault in block.faults.items() if i}
+    return replace(block, starts=block.starts[1:], ends=block.ends[1:], first=block.first + 1, faults=faults)
+
+
+def _ahead(blocks: Iterator[Block]) -> Generator[Block]:
+    """Read and cut the next block while the one before is decoded."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, blocks, None)
+        while (block := following.result()) is not None:
+            following = pool.submit(next, blocks, None)
+            yield block
+
+
+def _open(file: str) -> AbstractContextManager[Stream]:
+    # Arrow's own reader of gzip gives nothing of the part in which it finds damage.
+    return closing(_Gunzip(file)) if file.endswith(".gz") else pa.input_stream(file, compression="detect")
+
+
+class _Gunzip:
+    """A gzip file that gives all there is before it says that it is damaged."""
+
+    def __init__(self, file: str) -> None:
+        self._file = gzip.open(file)  # noqa: SIM115
+        self._damage: Exception | None = None
+
+    def read(self, size: int, /) -> bytes:
+        if self._damage is not None:
+            raise self._damage
+        parts: list[bytes] = []
+        while size > 0:
+            try:
+                part = self._file.read1(size)
+            except (EOFError, OSError, zlib.error) as error:
+                self._damage = error
+                if not parts:
+                    raise
+                break
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,237 @@
+"""Redis Streams: an entry is a tuple, its fields are the columns."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.adapters.bad_records import BadRecord
+from riprap.adapters.casting import cast_table
+from riprap.adapters.fetching import Cursor, Fetched
+from riprap.adapters.resp import xadd_commands
+from riprap.adapters.retrying import ConnectionLost
+from riprap.errors import RunError
+from riprap.graph.connectors import FromRedis, ToRedis
+
+_READ_ENTRIES = 10_000
+_WRITE_ENTRIES = 10_000
+
+Entry = tuple[bytes, dict[bytes, bytes] | None]
+
+
+class RedisFetcher:
+    """Reads a stream from its first entry on; a cursor is an entry's id."""
+
+    def __init__(self, connector: FromRedis) -> None:
+        self._connector = connector
+        self._client: Any = None
+
+    def fetch(self, after: Cursor) -> Iterator[Fetched]:
+        upto: str | None = None
+        while True:
+            with _mapped(f"stream {self._connector.stream}"):
+                if self._client is None:
+                    self._client = _connect(self._connector.url)
+                entries, last, deleted = self._read(after)
+            upto = upto or last
+            if not entries or upto is None:
+                return
+            if after is not None and _order(deleted) > _order(str(after)):
+                raise RunError(
+                    f"Redis stream {self._connector.stream}: entries up to {deleted} were removed before they were "
+                    f"read (the last one read is {after}). Keep more of them: raise MAXLEN, or trim by MINID behind "
+                    "the run. A new run begins at the first entry there is"
+                )
+            after = entries[-1][0].decode()
+            yield self._fetched(entries)
+            if _order(after) >= _order(upto):
+                return
+
+    def close(self) -> None:
+        _close(self._client)
+        self._client = None
+
+    def _read(self, after: Cursor) -> tuple[list[Entry], str | None, str]:
+        """Return the next entries, the id of the newest, and of the newest that was removed: all at one moment."""
+        stream = self._connector.stream
+        pipe = self._client.pipeline(transaction=True)
+        pipe.exists(stream)
+        pipe.xrange(stream, "-" if after is None else f"({after}", "+", count=_READ_ENTRIES)
+        pipe.xinfo_stream(stream)
+        there, entries, about = pipe.execute(raise_on_error=False)
+        if not there:
+            return [], None, "0-0"
+        for answer in (entries, about):
+            if isinstance(answer, Exception):
+                raise answer
+        deleted = about.get("max-deleted-entry-id", b"0-0")
+        return entries, _str(about["last-generated-id"]), _str(deleted)
+
+    def _fetched(self, entries: Sequence[Entry]) -> Fetched:
+        connector = self._connector
+        fields = [fields or {} for _, fields in entries]
+        raw = {name: [f.get(name.encode()) for f in fields] for name in connector.schema.names}
+        columns = {name: pa.array(values, pa.binary()) for name, values in raw.items()}
+        table = pa.table(columns)
+        wrong = dict(self._too_large(columns, len(entries)))
+        # Text first: a number is written as text, and text must be UTF-8.
+        text = cast_table(
+            table, pa.schema([(n, _first_type(connector.schema.field(n).type)) for n in columns])
+        )
+        found = cast_table(text.table, connector.schema)
+        kept = np.delete(np.arange(len(entries)), [index for index, _ in text.bad])
+        for index, reason in (*text.bad, *((int(kept[i]), reason) for i, reason in found.bad)):
+            wrong.setdefault(index, reason)
+        good = found.table
+        if len(wrong) > len(text.bad) + len(found.bad):
+            stay = np.delete(kept, [i for i, _ in found.bad])
+            good = good.filter(pa.array(~np.isin(stay, list(wrong))))
+        bad = [self._bad(entries[index], wrong[index]) for index in sorted(wrong)]
+        return Fetched(table=good, cursor=entries[-1][0].decode(), bad=bad)
+
+    def _too_large(self, columns: dict[str, pa.Array], rows: int) -> Iterator[tuple[int, str]]:
+        limit = self._connector.max_record_bytes
+        if sum(column.nbytes for column in columns.values()) <= limit:
+            return
+        sizes = np.zeros(rows, np.int64)
+        for column in columns.values():
+            sizes += pa.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        for index in np.flatnonzero(sizes > limit):
+            yield (
+                int(index),
+                f"{sizes[index]:,} bytes, more than the {limit:,} allowed: raise max_record_bytes=",
+            )
+
+    def _bad(self, entry: Entry, reason: str) -> BadRecord:
+        shown = {_readable(k): _readable(v) for k, v in (entry[1] or {}).items()}
+        record = json.dumps(shown).encode()
+        position = {"stream": self._connector.stream, "id": entry[0].decode()}
+        return BadRecord(
+            position=position,
+            reason=reason,
+            record=record[: self._connector.max_record_bytes],
+            size=len(record),
+        )
+
+
+class RedisTarget:
+    """Adds entries to a stream, and says in a hash beside it how far each run has come: in one transaction."""
+
+    def __init__(self, connector: ToRedis, schema: pa.Schema, run: str) -> None:
+        self._connector = connector
+        self._schema = schema
+        self._run = run
+        self._client: Any = None
+        self._progress = f"{connector.stream}:riprap"
+
+    def open(self, *, resume: bool) -> None:
+        with self._connected() as client:
+            kind = _str(client.type(self._connector.stream))
+            if kind not in ("none", "stream"):
+                raise RunError(f"Redis key {self._connector.stream} is a {kind}, not a stream: name another")
+            if self._connector.overwrite and not resume:
+                client.delete(self._connector.stream, self._progress)
+
+    def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
+        with self._connected() as client:
+            newest, done = (int(n) for n in (client.hget(self._progress, self._run) or b"-1 0").split())
+            if newest > batch:
+                return
+            first = done if newest == batch else 0
+            for start in range(first, table.num_rows, _WRITE_ENTRIES):
+                part = table.slice(start, _WRITE_ENTRIES)
+                self._add(client, part, f"{batch} {start + part.num_rows}")
+
+    def read(self) -> pa.Table:
+        raise RunError(f"rows in {self._connector} cannot be told from those of others: read the stream")
+
+    def close(self) -> None:
+        _close(self._client)
+        self._client = None
+
+    def _add(self, client: Any, part: pa.Table, progress: str) -> None:
+        """Send a transaction in one piece: its entries, and how far that is."""
+        pool = client.connection_pool
+        connection = pool.get_connection()
+        try:
+            entries = xadd_commands(self._connector.stream, part)
+            connection.send_packed_command(
+                [
+                    *connection.pack_command("MULTI"),
+                    entries,
+                    *connection.pack_command("HSET", self._progress, self._run, progress),
+                    *connection.pack_command("EXEC"),
+                ]
+            )
+            for _ in range(part.num_rows + 2):
+                connection.read_response()
+            connection.read_response()
+        except BaseException:
+            # There may be answers left that nobody is going to read.
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        with _mapped(f"stream {self._connector.stream}"):
+            if self._client is None:
+                self._client = _connect(self._connector.url)
+            yield self._client
+
+
+def _connect(url: str) -> Any:
+    try:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError as error:
+        raise RunError("Redis needs its client: pip install 'riprap[redis]'") from error
+    # Retrying is ours to do, and to show.
+    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=30, socket_connect_timeout=5)
+
+
+def _close(client: Any) -> None:
+    if client is not None:
+        with contextlib.suppress(Exception):
+            client.close()
+
+
+@contextlib.contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    """Turn the client's errors into ours."""
+    try:
+        import redis.exceptions as theirs
+    except ImportError as error:
+        raise RunError("Redis needs its client: pip install 'riprap[redis]'") from error
+    try:
+        yield
+    except theirs.AuthenticationError as error:
+        raise RunError(f"Redis {what}: {error}") from error
+    except (theirs.ConnectionError, theirs.TimeoutError, theirs.ReadOnlyError) as error:
+        raise ConnectionLost(str(error)) from error
+    except theirs.RedisError as error:
+        raise RunError(f"Redis {what}: {error}") from error
+
+
+def _order(identity: str) -> tuple[int, int]:
+    milliseconds, _, number = identity.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def _first_type(kind: pa.DataType) -> pa.DataType:
+    return pa.binary() if pa.types.is_binary(kind) else pa.string()
+
+
+def _str(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _readable(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")

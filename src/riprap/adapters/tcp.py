@@ -1,0 +1,214 @@
+"""Lines over TCP: read from a server, or sent to one."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.csv
+
+from riprap.adapters.bad_records import BadRecord
+from riprap.adapters.decoding import decode_messages
+from riprap.adapters.fetching import Cursor, Fetched
+from riprap.adapters.json_lines import json_bytes
+from riprap.adapters.retrying import ConnectionLost
+from riprap.errors import RunError
+from riprap.graph.connectors import FromTcp, ToTcp
+
+_CONNECT_SECONDS = 5.0
+_RECEIVE_BYTES = 1 << 20
+# What has come is handed on when there is so much of it, or after so long.
+_PIECE_BYTES = 16 << 20
+_PIECE_SECONDS = 0.1
+_KEPT_OF_OVERSIZED = 4096
+
+
+class TcpFetcher:
+    """Reads lines until the server closes the connection. A cursor counts the lines there were."""
+
+    def __init__(self, connector: FromTcp, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connector = connector
+        self._clock = clock
+        self._socket: socket.socket | None = None
+
+    def fetch(self, after: Cursor) -> Iterator[Fetched]:
+        lines = after if isinstance(after, int) else 0
+        self._socket = _connect(self._connector.host, self._connector.port)
+        self._socket.settimeout(_PIECE_SECONDS)
+        cutter = _LineCutter(self._connector.max_record_bytes)
+        received = 0
+        began = self._clock()
+        ended = False
+        while not ended:
+            lost: OSError | None = None
+            try:
+                data = self._socket.recv(_RECEIVE_BYTES)
+                ended = not data
+                cutter.take(data)
+                received += len(data)
+            except TimeoutError:
+                pass
+            except OSError as error:
+                lost, ended = error, True
+            if ended or received >= _PIECE_BYTES or self._clock() - began >= _PIECE_SECONDS:
+                fetched = self._fetched(cutter, lines, last=ended and lost is None)
+                received, began = 0, self._clock()
+                if fetched is not None:
+                    assert isinstance(fetched.cursor, int)
+                    lines = fetched.cursor
+                    yield fetched
+            if lost is not None:
+                rest = cutter.rest()
+                if rest:
+                    yield Fetched(
+                        table=self._connector.schema.empty_table(),
+                        cursor=lines + 1,
+                        bad=[self._bad(lines, "the connection was lost within the line", rest, len(rest))],
+                    )
+                raise ConnectionLost(f"{self._connector.host}:{self._connector.port}: {lost}") from lost
+        self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _fetched(self, cutter: _LineCutter, first: int, *, last: bool) -> Fetched | None:
+        lines, oversized = cutter.lines(last=last)
+        if not lines and not oversized:
+            return None
+        connector = self._connector
+        count = len(lines) + len(oversized)
+        numbers = [n for n in range(count) if n not in oversized]
+        if connector.format != "text":
+            blank = {i for i, line in enumerate(lines) if not line.strip()}
+            if blank:
+                lines = [line for i, line in enumerate(lines) if i not in blank]
+                numbers = [n for i, n in enumerate(numbers) if i not in blank]
+        decoded = decode_messages(
+            pa.array(lines, pa.large_binary()),
+            connector.format,
+            connector.schema,
+            limit=connector.max_record_bytes,
+        )
+        bad = {
+            numbers[i]: self._bad(first + numbers[i], reason, lines[i], len(lines[i]))
+            for i, reason in decoded.bad
+        }
+        for number, (start, size) in oversized.items():
+            reason = f"{size:,} bytes, more than the {connector.max_record_bytes:,} allowed: raise max_record_bytes="
+            bad[number] = self._bad(first + number, reason, start, size)
+        return Fetched(table=decoded.table, cursor=first + count, bad=[bad[n] for n in sorted(bad)])
+
+    def _bad(self, line: int, reason: str, record: bytes, size: int) -> BadRecord:
+        where: dict[str, int | str] = {
+            "server": f"{self._connector.host}:{self._connector.port}",
+            "line": line + 1,
+        }
+        return BadRecord(position=where, reason=reason, record=record, size=size)
+
+
+class _LineCutter:
+    """Cuts what comes into lines; of one that is too long it keeps the beginning and the size."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        # Of the line at hand: bytes that were let go of because it is too long.
+        self._start = b""
+        self._gone = 0
+
+    def take(self, data: bytes) -> None:
+        """Take what came."""
+        if data:
+            self._parts.append(data)
+
+    def lines(self, *, last: bool) -> tuple[list[bytes], dict[int, tuple[bytes, int]]]:
+        """Return the whole lines, and by number those that are too long; ``last``: what is left is a line too."""
+        *lines, rest = b"".join(self._parts).split(b"\n")
+        self._parts = [rest]
+        if last and rest:
+            lines.append(rest)
+            self._parts = []
+        oversized: dict[int, tuple[bytes, int]] = {}
+        if self._gone and lines:
+            oversized[0] = self._start, self._gone + len(lines.pop(0))
+            self._start, self._gone = b"", 0
+        elif self._gone and last:
+            oversized[0] = self._start, self._gone
+            self._start, self._gone = b"", 0
+        if self._parts and len(rest) + self._gone > self._limit:
+            self._start = self._start or rest[:_KEPT_OF_OVERSIZED]
+            self._gone += len(rest)
+            self._parts = []
+        return [line.removesuffix(b"\r") for line in lines], oversized
+
+    def rest(self) -> bytes:
+        """Return what there is of an unfinished line."""
+        return self._start or b"".join(self._parts)
+
+
+class TcpTarget:
+    """Sends lines to a server; what was under way when the connection was lost is sent again."""
+
+    def __init__(self, connector: ToTcp, schema: pa.Schema) -> None:
+        self._connector = connector
+        self._schema = schema
+        self._socket: socket.socket | None = None
+
+    def open(self, *, resume: bool) -> None:
+        if self._socket is None:
+            self._socket = _connect(self._connector.host, self._connector.port)
+
+    def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
+        self.open(resume=True)
+        assert self._socket is not None
+        try:
+            if self._hung_up():
+                # Known before anything is sent, so nothing has to be sent twice.
+                self.close()
+                self.open(resume=True)
+            for part in self._encoded(table):
+                self._socket.sendall(part)
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self._connector.host}:{self._connector.port}: {error}") from error
+
+    def read(self) -> pa.Table:
+        raise RunError(f"rows sent as {self._connector} cannot be read back")
+
+    def close(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def _hung_up(self) -> bool:
+        assert self._socket is not None
+        self._socket.setblocking(False)
+        try:
+            # Whatever the server says is of no interest; nothing at all means that it has closed the connection.
+            return not self._socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return False
+        finally:
+            self._socket.settimeout(_CONNECT_SECONDS * 6)
+
+    def _encoded(self, table: pa.Table) -> Iterator[memoryview]:
+        for batch in table.to_batches(max_chunksize=50_000):
+            if self._connector.format == "csv":
+                sink = pa.BufferOutputStream()
+                pa.csv.write_csv(batch, sink, pa.csv.WriteOptions(include_header=False))
+                yield memoryview(sink.getvalue())
+            else:
+                yield json_bytes(batch)
+
+
+def _connect(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
+    except OSError as error:
+        raise ConnectionLost(f"{host}:{port}: {error}") from error

@@ -1,0 +1,117 @@
+"""What 'riprap demo' shows of each built-in application: the input it makes, and the rows worth a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from riprap.apps import made_log
+
+_BARGAINS = 10
+_ALERTS = 20
+_WORDS = 20
+
+
+class MakeFeed(Protocol):
+    """Write so much input to a folder that does not exist yet."""
+
+    def __call__(self, folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """The demonstration of one application.
+
+    ``unit`` is what its input is counted in, ``amount`` how much of it there is unless the user says otherwise.
+    ``pick`` finds the rows to show among all that were put out; ``formats`` has their columns. ``result`` is what the
+    rows are called in JSON, ``heading`` above the table.
+    """
+
+    title: str
+    unit: str
+    amount: int
+    make_feed: MakeFeed
+    pick: Callable[[pa.Table], pa.Table]
+    result: str
+    heading: str
+    formats: Mapping[str, str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    run_options: str = ""
+
+
+def best_bargains(found: pa.Table) -> pa.Table:
+    """Pick the best bargain of each ticker, and of these the best."""
+    ordered = found.sort_by([("gain", "descending"), ("seq", "ascending")])
+    # A quote that stands is quoted again and again: one a ticker makes a better table.
+    first = ordered.append_column("row", pa.array(range(len(ordered)), pa.int64()))
+    rows = first.group_by("ticker").aggregate([("row", "min")])["row_min"].sort()
+    return ordered.take(rows.slice(0, _BARGAINS))
+
+
+def first_alerts(found: pa.Table) -> pa.Table:
+    """Pick the alerts that came first."""
+    return found.sort_by("last").slice(0, _ALERTS)
+
+
+def frequent_words(found: pa.Table) -> pa.Table:
+    """Pick the most frequent words: the total of a word is the largest number that was put out for it."""
+    totals = found.group_by("word").aggregate([("n", "max")]).rename_columns(["word", "n"])
+    return totals.sort_by([("n", "descending"), ("word", "ascending")]).slice(0, _WORDS)
+
+
+def _make_market(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
+    from riprap.apps.market import write_feed
+
+    # Small enough that the bar on the screen moves.
+    write_feed(folder, amount, seed=seed, rows_per_file=250_000, progress=progress)
+
+
+def _make_log(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
+    made_log.write_log(folder, amount, seed=seed, progress=progress)
+
+
+def _make_mails(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
+    from riprap.apps.mails import write_mails
+
+    write_mails(folder, amount, seed=seed, progress=progress)
+
+
+DEMONSTRATIONS: Mapping[str, Demonstration] = {
+    "bargain": Demonstration(
+        title="Bargain Discovery",
+        unit="events",
+        amount=2_000_000,
+        make_feed=_make_market,
+        pick=best_bargains,
+        result="best",
+        heading="The {count} best bargains, one a ticker",
+        formats={"seq": ",d", "ticker": "", "vwap": ",.4f", "price": ",.2f", "size": ",d", "gain": ",.2f"},
+        run_options=" --rate 50000",
+    ),
+    "logwatch": Demonstration(
+        title="Log watch",
+        unit="lines",
+        amount=200_000,
+        make_feed=_make_log,
+        pick=first_alerts,
+        result="alerts",
+        heading="The first {count} attacks",
+        formats={"host": "", "first": "%d %b %H:%M:%S", "last": "%d %b %H:%M:%S", "attempts": ",d"},
+        settings={"year": made_log.YEAR},
+        run_options=f" --set year={made_log.YEAR} --set attempts=50",
+    ),
+    "wordcount": Demonstration(
+        title="Word count",
+        unit="mails",
+        amount=100,
+        make_feed=_make_mails,
+        pick=frequent_words,
+        result="words",
+        heading="The {count} most frequent words",
+        formats={"word": "", "n": ",d"},
+    ),
+}

@@ -1,0 +1,211 @@
+"""Kafka, by Spark's own connector: topics as streams of rows, and batches as messages."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from riprap.adapters.bad_records import BadRecord, write_quarantine
+from riprap.adapters.decoding import decode_messages
+from riprap.adapters.json_lines import json_lines, plain_text
+from riprap.adapters.retrying import ConnectionLost, Tell
+from riprap.errors import RunError
+from riprap.graph.connectors import FromKafka, ToKafka
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Sink, Source
+from riprap.operators.arrival import Rows
+from riprap.runtime.kafka_jars import connector_jars
+
+_PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+# A partition's messages come one after the other; offsets stay below this for any topic there is.
+_OFFSET_BITS = 44
+# Of the numbers of quarantine files: more partitions than a batch has.
+_PARTITIONS = 10_000
+_PROBE_SECONDS = 1.0
+# A try that takes longer is given up, and made again: how often and how long is for Riprap to say, and to show.
+_PRODUCER = {
+    "kafka.max.block.ms": "10000",
+    "kafka.delivery.timeout.ms": "15000",
+    "kafka.request.timeout.ms": "10000",
+}
+
+
+def session_config(graph: Graph) -> dict[str, str]:
+    """Return what a session of ours needs for an application's connectors; fetches jars if need be."""
+    if not kafka_operators(graph):
+        return {}
+    return {"spark.jars": ",".join(str(jar) for jar in connector_jars())}
+
+
+def kafka_operators(graph: Graph) -> list[Source | Sink]:
+    """List the operators that talk to Kafka."""
+    edges: list[Source | Sink] = [*graph.of_kind(Source), *graph.of_kind(Sink)]
+    return [edge for edge in edges if isinstance(edge.connector, FromKafka | ToKafka)]
+
+
+def check_connector(session: SparkSession, graph: Graph) -> None:
+    """Refuse a session without the connector before anything starts."""
+    found = kafka_operators(graph)
+    if not found:
+        return
+    try:
+        session._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_PROVIDER)  # type: ignore[union-attr]
+    except Exception as error:
+        raise RunError(
+            f"{found[0]}: this Spark session has no Kafka connector. Let Riprap make the session, which fetches it, or "
+            "start yours with spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<version>"
+        ) from error
+
+
+def messages_of(session: SparkSession, connector: FromKafka, batch_rows: int) -> DataFrame:
+    """Return a topic's messages as they come: value, partition, offset."""
+    stream = (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", connector.servers)
+        .option("subscribe", connector.topic)
+        .option("startingOffsets", connector.start)
+        .option("maxOffsetsPerTrigger", batch_rows)
+        .options(**connector.options)
+    )
+    return stream.load().select("value", "partition", "offset")
+
+
+def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> tuple[Rows, list[BadRecord]]:
+    """Turn messages into tuples, numbered by partition and offset, and those that cannot be read."""
+    values = messages.column("value").combine_chunks()
+    partition, offset = (messages.column(name).to_numpy() for name in ("partition", "offset"))
+    decoded = decode_messages(values, connector.format, connector.schema, limit=connector.max_record_bytes)
+    bad = [
+        BadRecord(
+            position={"topic": connector.topic, "partition": int(partition[i]), "offset": int(offset[i])},
+            reason=reason,
+            record=(record := values[i].as_py() or b"")[: connector.max_record_bytes],
+            size=len(record),
+        )
+        for i, reason in decoded.bad
+    ]
+    place = (partition[decoded.good].astype(np.int64) << _OFFSET_BITS) | offset[decoded.good]
+    return Rows({c: _one(decoded.table.column(c)) for c in columns}, place), bad
+
+
+def set_aside(source: Source, folder: Path, batch: int, partition: int, bad: Sequence[BadRecord]) -> None:
+    """Put the bad messages of a task into the quarantine, or stop, as the source says.
+
+    A task that is repeated reads the same messages, and replaces the file it left.
+    """
+    assert isinstance(source.connector, FromKafka)
+    if bad and source.connector.on_bad_record == "fail":
+        place = ", ".join(f"{name} {value}" for name, value in bad[0].position.items())
+        raise RunError(
+            f"{source}: at {place}, {bad[0].reason}. Correct it, or let such records go to the quarantine: "
+            "on_bad_record='quarantine'"
+        )
+    write_quarantine(folder, batch * _PARTITIONS + partition, bad)
+
+
+class KafkaTarget:
+    """Writes a batch's rows as messages, in order, by one task."""
+
+    def __init__(self, connector: ToKafka, session: SparkSession) -> None:
+        self._connector = connector
+        self._session = session
+
+    def open(self, *, resume: bool) -> None:
+        unreachable = probe(self._connector.servers)
+        if unreachable is not None:
+            raise ConnectionLost(unreachable)
+
+    def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
+        if not table.num_rows:
+            return
+        self.open(resume=True)
+        frame = self._session.createDataFrame(self._messages(table)).coalesce(1)
+        frame = frame.selectExpr(
+            "*", f"array(named_struct('key', 'riprap-batch', 'value', cast('{batch}' as binary))) as headers"
+        )
+        writer = frame.write.format("kafka").options(**_PRODUCER, **self._connector.options)
+        writer = writer.option("kafka.bootstrap.servers", self._connector.servers).option(
+            "includeHeaders", True
+        )
+        try:
+            writer.option("topic", self._connector.topic).save()
+        except PySparkException as error:
+            text = " ".join(str(error).split())
+            if "TimeoutException" in text or "DisconnectException" in text or "NetworkException" in text:
+                raise ConnectionLost(f"{self._connector.servers}: {text[:300]}") from error
+            raise
+
+    def read(self) -> pa.Table:
+        raise RunError(f"rows in {self._connector} cannot be told from those of others: read the topic")
+
+    def close(self) -> None: ...
+
+    def _messages(self, table: pa.Table) -> pa.Table:
+        whole = table.combine_chunks()
+        lines = [json_lines(part) for part in whole.to_batches(max_chunksize=50_000)]
+        # Without the line break: a message ends by itself.
+        values = pa.compute.utf8_slice_codeunits(pa.chunked_array(lines), 0, -1)
+        columns = {"value": values.cast(pa.string())}
+        if self._connector.key is not None:
+            columns["key"] = plain_text(_one(whole.column(self._connector.key))).cast(pa.string())
+        return pa.table(columns)
+
+
+class BrokerWatch:
+    """Tells when none of a source's brokers can be reached: Spark's client tries again by itself, without a word."""
+
+    def __init__(self, sources: Iterable[Source], tell: Tell, seconds: float = 5.0) -> None:
+        self._servers: Mapping[str, str] = {
+            str(s): s.connector.servers for s in sources if isinstance(s.connector, FromKafka)
+        }
+        self._tell = tell
+        self._seconds = seconds
+        self._over = threading.Event()
+        if self._servers:
+            threading.Thread(target=self._watch, name="watch brokers", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+
+    def _watch(self) -> None:
+        gone: dict[str, int] = {}
+        while not self._over.wait(self._seconds):
+            for source, servers in self._servers.items():
+                unreachable = probe(servers)
+                if unreachable is not None:
+                    gone[source] = gone.get(source, 0) + 1
+                    self._tell(
+                        "connection lost",
+                        what=source,
+                        message=unreachable,
+                        tries=gone[source],
+                        wait=self._seconds,
+                    )
+                elif gone.pop(source, None):
+                    self._tell("connection back", what=source, after=0.0, tries=0)
+
+
+def probe(servers: str) -> str | None:
+    """Try to connect to any of the brokers; return what went wrong if none answers."""
+    problem = f"'{servers}' names no broker"
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_SECONDS).close()
+            return None
+        except (OSError, ValueError) as error:
+            problem = f"{server.strip()}: {error}"
+    return problem
+
+
+def _one(column: pa.ChunkedArray) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
