@@ -161,6 +161,12 @@ def test_attempts_are_a_number(wrong: Any) -> None:
         logwatch(rr.rows([], "line string"), rr.memory(), attempts=wrong, year=2024)
 
 
+@pytest.mark.parametrize("wrong", [0, 10_000])
+def test_a_year_is_one(wrong: int) -> None:
+    with pytest.raises(rr.GraphError, match="from 1 to 9999"):
+        logwatch(rr.rows([], "line string"), rr.memory(), year=wrong)
+
+
 # What follows is written from docs/log-watch.md, tuple at a time.
 
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]

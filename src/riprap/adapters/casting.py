@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _SHOWN = 80
 
@@ -31,16 +32,21 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
         column = _plain(table.column(field.name))
         try:
             columns.append(column if column.type == field.type else column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-            misfits = dict(_misfits(whole, field.type, 0))
+            if isinstance(error, pa.ArrowNotImplementedError):
+                # No value of the one type is one of the other.
+                misfits = np.flatnonzero(whole.is_valid()).tolist()
+                columns.append(pa.nulls(len(whole), field.type))
+            else:
+                misfits = list(_misfits(whole, field.type, 0))
+                fits = np.ones(len(whole), bool)
+                fits[misfits] = False
+                # Null where nothing fits: these rows go in any case.
+                columns.append(pc.if_else(pa.array(fits), whole, None).cast(field.type))
             for index in misfits:
                 shown = repr(whole[index].as_py())[:_SHOWN]
                 wrong.setdefault(index, f"column '{field.name}': {shown} is not {field.type}")
-            fits = np.ones(len(whole), bool)
-            fits[list(misfits)] = False
-            # Null where nothing fits: these rows go in any case.
-            columns.append(pa.compute.if_else(pa.array(fits), whole, None).cast(field.type))
     found = pa.table(columns, schema=schema)
     if wrong:
         keep = np.ones(table.num_rows, bool)
@@ -56,13 +62,13 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _misfits(column: pa.Array, kind: pa.DataType, start: int) -> Iterator[tuple[int, None]]:
+def _misfits(column: pa.Array, kind: pa.DataType, start: int) -> Iterator[int]:
     """Find the values that cannot be cast, by halving."""
     try:
         column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except pa.ArrowInvalid:
         if len(column) == 1:
-            yield start, None
+            yield start
             return
         half = len(column) // 2
         yield from _misfits(column.slice(0, half), kind, start)

@@ -29,8 +29,11 @@ class Fetcher(Protocol):
     It raises ``ConnectionLost`` when the system cannot be reached: whoever fetches asks again, after the newest cursor.
     """
 
-    def fetch(self, after: Cursor) -> Iterator[Fetched]:
-        """Yield what there is after a cursor, and end when there is no more for now."""
+    def fetch(self, after: Cursor) -> Iterator[Fetched | None]:
+        """Yield what there is after a cursor, and end when there is no more for now.
+
+        None means that the connection stands and more is to be waited for.
+        """
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from riprap.adapters.bad_records import KEPT_BYTES
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 8 << 20
 UNCLOSED, SEVERAL = -1, -2
 _BOM = b"\xef\xbb\xbf"
 _FINE, _TOO_LONG, _OPEN = 0, 1, 2
@@ -94,11 +94,11 @@ def frame(
             int(i): _fault(int(flags[i]), int(ends[i] - starts[i]), limit) for i in np.flatnonzero(flags)
         }
         byte = source.byte - len(data)
-        if len(data) - used > limit + 1 and not ended:
+        if len(data) - used > max(limit + 1, KEPT_BYTES) and not ended:
             # One line, its end not in sight.
             size, rest = source.skip_line(len(data) - used, int(data[-1]))
             faults[len(starts)] = too_long(size, limit)
-            starts, ends = np.append(starts, used), np.append(ends, used + min(size, KEPT_BYTES))
+            starts, ends = np.append(starts, used), np.append(ends, used + KEPT_BYTES)
             data, following = data[: used + KEPT_BYTES], rest
         else:
             following = data[used:]

@@ -89,7 +89,7 @@ class _Reader:
             if not text.strip(" \t\r\n"):
                 return "empty"
             # Arrow takes Inf for a number.
-            return None if "Inf" in text else f"not JSON: {error.msg} at character {error.pos + 1:,}"
+            return None if "Inf" in text else f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1:,}"
         except (ValueError, ArithmeticError, RecursionError):
             return None
         if not isinstance(value, _Object):
@@ -165,7 +165,8 @@ def _is_date(text: str) -> bool:
     if match is None:
         return False
     try:
-        datetime.date(int(match[1]), int(match[2]), int(match[3]))
+        # Arrow has a year 0, a leap year as 2000 is.
+        datetime.date(int(match[1]) or 2000, int(match[2]), int(match[3]))
     except ValueError:
         return False
     return True

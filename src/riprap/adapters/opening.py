@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from riprap.adapters.fetching import Fetcher
-from riprap.adapters.postgres import PostgresFetcher, PostgresTarget
+from riprap.adapters.postgres import PostgresFetcher
+from riprap.adapters.postgres_sink import PostgresTarget
 from riprap.adapters.redis_streams import RedisFetcher, RedisTarget
 from riprap.adapters.retrying import Tell
 from riprap.adapters.sqlite import SqliteTarget

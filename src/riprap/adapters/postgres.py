@@ -15,9 +15,8 @@ from riprap.adapters.casting import cast_table
 from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.retrying import ConnectionLost, Tell
 from riprap.errors import RunError
-from riprap.graph.connectors import FromPostgres, ToPostgres
+from riprap.graph.connectors import FromPostgres
 
-RUN, BATCH = "riprap_run", "riprap_batch"
 # A server that says one of these will be back; whatever else it says when it hangs up will not change by waiting.
 _PASSING = (
     "starting up",
@@ -28,20 +27,8 @@ _PASSING = (
     "not yet accepting",
     "closed the",
 )
+_LOOK_AGAIN_SECONDS = 0.1
 _TELL_AFTER = 10.0
-_TYPES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "smallint",
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
-    pa.float32(): "real",
-    pa.float64(): "double precision",
-    pa.string(): "text",
-    pa.large_string(): "text",
-    pa.binary(): "bytea",
-    pa.date32(): "date",
-}
 
 
 class PostgresFetcher:
@@ -56,23 +43,22 @@ class PostgresFetcher:
         self._connector = connector
         self._tell = tell
         self._connection: Any = None
-        self._table = _quoted(connector.table)
-        self._by = _quoted_name(connector.by)
+        self._table = quoted(connector.table)
+        self._by = quoted_name(connector.by)
         self._seen: str | None = None
         self._writers: frozenset[str] = frozenset()
-        self._waiting_since = 0.0
+        self._waiting_since = self._told = 0.0
 
-    def fetch(self, after: Cursor) -> Iterator[Fetched]:
-        with _mapped(f"table {self._connector.table}"):
-            if self._connection is None:
-                self._connection = _connect(self._connector.url, autocommit=True)
-                self._check_column()
-            upto = self._settled()
+    def fetch(self, after: Cursor) -> Iterator[Fetched | None]:
+        while not self._look():
+            yield None
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        upto, self._seen = self._seen, None
         if upto is None or upto == after:
             return
-        beyond = "" if after is None else f"{self._by} > {_literal(str(after))} and "
-        columns = ", ".join(_quoted_name(name) for name in self._connector.schema.names)
-        query = f"select {columns} from {self._table} where {beyond}{self._by} <= {_literal(upto)} order by {self._by}"
+        beyond = "" if after is None else f"{self._by} > {literal(str(after))} and "
+        columns = ", ".join(quoted_name(name) for name in self._connector.schema.names)
+        query = f"select {columns} from {self._table} where {beyond}{self._by} <= {literal(upto)} order by {self._by}"
         yield from self._read(query)
 
     def close(self) -> None:
@@ -85,12 +71,12 @@ class PostgresFetcher:
     def _read(self, query: str) -> Iterator[Fetched]:
         """Run a query and cut its rows where the value of the column changes: a cursor stands after all equal rows."""
         with contextlib.closing(self._connection.cursor()) as cursor:
-            with _mapped(f"table {self._connector.table}"):
+            with mapped(f"table {self._connector.table}"):
                 cursor.execute(query)
                 batches = cursor.fetch_record_batch()
             held: list[pa.RecordBatch] = []
             while True:
-                with _mapped(f"table {self._connector.table}"):
+                with mapped(f"table {self._connector.table}"):
                     batch = next(batches, None)
                 if batch is None:
                     break
@@ -122,32 +108,38 @@ class PostgresFetcher:
         ]
         return Fetched(table=decoded.table, cursor=_text(values[-1]), bad=bad)
 
-    def _settled(self) -> str | None:
-        """Return the value up to which the table can be read now."""
-        if self._seen is None:
-            self._seen = self._one(f"select max({self._by})::text from {self._table}")
-            # In this order: whoever has taken a smaller value by now, and may still commit it, holds this lock.
-            self._writers = self._who_writes()
-            self._waiting_since = time.monotonic()
-        if self._writers and self._seen is not None:
-            self._writers &= self._who_writes()
+    def _look(self) -> bool:
+        """Say whether the table can be read now, up to the value that was the greatest when this began."""
+        with mapped(f"table {self._connector.table}"):
+            if self._connection is None:
+                self._connection = connect(self._connector.url, autocommit=True)
+                self._check_column()
+            if self._seen is None:
+                self._seen = self._one(f"select max({self._by})::text from {self._table}")
+                if self._seen is None:
+                    return True
+                # In this order: whoever has taken a smaller value by now, and may still commit it, holds this lock.
+                self._writers = self._who_writes()
+                self._waiting_since, self._told = time.monotonic(), 0.0
+            elif self._writers:
+                self._writers &= self._who_writes()
         if self._writers:
-            waited = time.monotonic() - self._waiting_since
-            if waited > _TELL_AFTER:
-                self._tell(
-                    "waiting",
-                    what=str(self._connector),
-                    message=f"a transaction that writes the table has been open for {waited:.0f} s: rows wait for it",
-                )
-                self._waiting_since = time.monotonic() + _TELL_AFTER
-            return None
-        upto, self._seen = self._seen, None
-        return upto
+            self._tell_waiting(time.monotonic() - self._waiting_since)
+        return not self._writers
+
+    def _tell_waiting(self, waited: float) -> None:
+        if waited - self._told > _TELL_AFTER:
+            self._told = waited
+            self._tell(
+                "waiting",
+                what=str(self._connector),
+                message=f"a transaction that writes the table has been open for {waited:.0f} s: rows wait for it",
+            )
 
     def _who_writes(self) -> frozenset[str]:
         query = (
             "select virtualtransaction from pg_locks where locktype = 'relation' and mode = 'RowExclusiveLock' "
-            f"and relation = {_literal(self._table)}::regclass and pid is distinct from pg_backend_pid() "
+            f"and relation = {literal(self._table)}::regclass and pid is distinct from pg_backend_pid() "
             "and database = (select oid from pg_database where datname = current_database())"
         )
         return frozenset(str(row[0]) for row in self._rows(query))
@@ -155,7 +147,7 @@ class PostgresFetcher:
     def _check_column(self) -> None:
         known = self._rows(
             "select attnotnull from pg_attribute "
-            f"where attrelid = {_literal(self._table)}::regclass and attname = {_literal(self._connector.by)}"
+            f"where attrelid = {literal(self._table)}::regclass and attname = {literal(self._connector.by)}"
         )
         if known and not known[0][0]:
             self._tell(
@@ -175,80 +167,7 @@ class PostgresFetcher:
             return rows
 
 
-class PostgresTarget:
-    """Writes batches to a table: each is one transaction, and rows of a repeated batch go first."""
-
-    def __init__(self, connector: ToPostgres, schema: pa.Schema, run: str) -> None:
-        self._connector = connector
-        self._schema = schema
-        self._run = run
-        self._connection: Any = None
-        self._table = _quoted(connector.table)
-        self._where: dict[str, str] = {}
-        *schema_name, self._name = connector.table.split(".")
-        if schema_name:
-            self._where = {"db_schema_name": schema_name[0]}
-
-    def open(self, *, resume: bool) -> None:
-        with self._transaction() as cursor:
-            columns = [f"{_quoted_name(f.name)} {_type(f)}" for f in self._schema]
-            cursor.execute(
-                f"create table if not exists {self._table} ({', '.join(columns)}, {RUN} text, {BATCH} bigint)"
-            )
-            cursor.execute(f"select * from {self._table} limit 0")
-            there = cursor.fetch_arrow_table().schema.names
-            lacking = [name for name in (*self._schema.names, RUN, BATCH) if name not in there]
-            if lacking:
-                raise RunError(
-                    f"table {self._connector.table} has no column {', '.join(lacking)}; it has {', '.join(there)}. Add "
-                    "what is missing, or name a table that does not exist: it is made"
-                )
-            if self._connector.overwrite and not resume:
-                cursor.execute(f"truncate table {self._table}")
-
-    def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
-        if not table.num_rows and not again:
-            return
-        with self._transaction() as cursor:
-            if again:
-                cursor.execute(
-                    f"delete from {self._table} where {RUN} = {_literal(self._run)} and {BATCH} = {batch}"
-                )
-            if table.num_rows:
-                marked = table.append_column(RUN, pa.repeat(self._run, table.num_rows))
-                marked = marked.append_column(BATCH, pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows))
-                cursor.adbc_ingest(self._name, marked, mode="append", **self._where)
-
-    def read(self) -> pa.Table:
-        columns = ", ".join(_quoted_name(name) for name in self._schema.names)
-        with self._transaction() as cursor:
-            cursor.execute(
-                f"select {columns} from {self._table} where {RUN} = {_literal(self._run)} order by {BATCH}, ctid"
-            )
-            return cast_table(cursor.fetch_arrow_table(), self._schema).table
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(Exception):
-                connection.close()
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        with _mapped(f"table {self._connector.table}"):
-            try:
-                if self._connection is None:
-                    self._connection = _connect(self._connector.url, autocommit=False)
-                with contextlib.closing(self._connection.cursor()) as cursor:
-                    yield cursor
-                self._connection.commit()
-            except BaseException:
-                # What is left of the transaction goes with the connection.
-                self.close()
-                raise
-
-
-def _connect(url: str, *, autocommit: bool) -> Any:
+def connect(url: str, *, autocommit: bool) -> Any:
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:
@@ -257,7 +176,7 @@ def _connect(url: str, *, autocommit: bool) -> Any:
 
 
 @contextlib.contextmanager
-def _mapped(what: str) -> Iterator[None]:
+def mapped(what: str) -> Iterator[None]:
     """Turn the driver's errors into ours."""
     import adbc_driver_manager as adbc
 
@@ -271,35 +190,21 @@ def _mapped(what: str) -> Iterator[None]:
         raise RunError(f"{what}: {text}") from error
 
 
-def _type(field: pa.Field) -> str:
-    """Say which PostgreSQL type a column gets."""
-    kind = field.type
-    if kind in _TYPES:
-        return _TYPES[kind]
-    if pa.types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    if pa.types.is_decimal(kind):
-        return f"numeric({kind.precision}, {kind.scale})"
-    if pa.types.is_list(kind):
-        return _type(kind.value_field) + "[]"
-    raise RunError(f"column '{field.name}' is {kind}, which a PostgreSQL table cannot hold")
-
-
 def _text(value: pa.Scalar) -> str:
     """Write a value as PostgreSQL reads it back."""
     storage = value.value if isinstance(value, pa.ExtensionScalar) else value
     return str(storage.cast(pa.string()).as_py())
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     if "\0" in text:
         raise RunError(f"PostgreSQL cannot hold the zero byte in {text!r}")
     return "'" + text.replace("'", "''") + "'"
 
 
-def _quoted(table: str) -> str:
-    return ".".join(_quoted_name(part) for part in table.split("."))
+def quoted(table: str) -> str:
+    return ".".join(quoted_name(part) for part in table.split("."))
 
 
-def _quoted_name(name: str) -> str:
+def quoted_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

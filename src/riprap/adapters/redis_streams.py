@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -39,14 +40,14 @@ class RedisFetcher:
                     self._client = _connect(self._connector.url)
                 entries, last, deleted = self._read(after)
             upto = upto or last
-            if not entries or upto is None:
-                return
             if after is not None and _order(deleted) > _order(str(after)):
                 raise RunError(
                     f"Redis stream {self._connector.stream}: entries up to {deleted} were removed before they were "
                     f"read (the last one read is {after}). Keep more of them: raise MAXLEN, or trim by MINID behind "
                     "the run. A new run begins at the first entry there is"
                 )
+            if not entries or upto is None:
+                return
             after = entries[-1][0].decode()
             yield self._fetched(entries)
             if _order(after) >= _order(upto):
@@ -139,13 +140,20 @@ class RedisTarget:
 
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
         with self._connected() as client:
-            newest, done = (int(n) for n in (client.hget(self._progress, self._run) or b"-1 0").split())
-            if newest > batch:
-                return
-            first = done if newest == batch else 0
-            for start in range(first, table.num_rows, _WRITE_ENTRIES):
-                part = table.slice(start, _WRITE_ENTRIES)
-                self._add(client, part, f"{batch} {start + part.num_rows}")
+            pool = client.connection_pool
+            connection = pool.get_connection()
+            try:
+                while (start := self._written(connection, batch)) < table.num_rows:
+                    part = table.slice(start, _WRITE_ENTRIES)
+                    self._add(connection, part, f"{batch} {start + part.num_rows}")
+                connection.send_command("UNWATCH")
+                connection.read_response()
+            except BaseException:
+                # There may be answers left that nobody is going to read.
+                connection.disconnect()
+                raise
+            finally:
+                pool.release(connection)
 
     def read(self) -> pa.Table:
         raise RunError(f"rows in {self._connector} cannot be told from those of others: read the stream")
@@ -154,29 +162,38 @@ class RedisTarget:
         _close(self._client)
         self._client = None
 
-    def _add(self, client: Any, part: pa.Table, progress: str) -> None:
+    def _written(self, connection: Any, batch: int) -> int:
+        """Say how many rows of a batch are there, and watch that from now on.
+
+        A transaction that a lost connection left in the network may still arrive: of it and ours one is carried out.
+        """
+        connection.send_packed_command(
+            [
+                *connection.pack_command("WATCH", self._progress),
+                *connection.pack_command("HGET", self._progress, self._run),
+            ]
+        )
+        connection.read_response()
+        newest, rows = (int(n) for n in (connection.read_response() or b"-1 0").split())
+        return sys.maxsize if newest > batch else rows if newest == batch else 0
+
+    def _add(self, connection: Any, part: pa.Table, progress: str) -> None:
         """Send a transaction in one piece: its entries, and how far that is."""
-        pool = client.connection_pool
-        connection = pool.get_connection()
-        try:
-            entries = xadd_commands(self._connector.stream, part)
-            connection.send_packed_command(
-                [
-                    *connection.pack_command("MULTI"),
-                    entries,
-                    *connection.pack_command("HSET", self._progress, self._run, progress),
-                    *connection.pack_command("EXEC"),
-                ]
-            )
-            for _ in range(part.num_rows + 2):
-                connection.read_response()
+        connection.send_packed_command(
+            [
+                *connection.pack_command("MULTI"),
+                xadd_commands(self._connector.stream, part),
+                *connection.pack_command("HSET", self._progress, self._run, progress),
+                *connection.pack_command("EXEC"),
+            ]
+        )
+        for _ in range(part.num_rows + 2):
             connection.read_response()
-        except BaseException:
-            # There may be answers left that nobody is going to read.
-            connection.disconnect()
-            raise
-        finally:
-            pool.release(connection)
+        # None if what we watch was changed meanwhile: nothing was done, and the next look tells what is left to do.
+        answers = connection.read_response() or ()
+        failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
+        if failed is not None:
+            raise failed
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:

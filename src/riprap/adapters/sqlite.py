@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from riprap.adapters.casting import cast_table
-from riprap.adapters.postgres import BATCH, RUN
+from riprap.adapters.json_lines import plain_text
+from riprap.adapters.postgres_sink import BATCH, BATCHES
 from riprap.adapters.retrying import ConnectionLost
 from riprap.errors import RunError
 from riprap.graph.connectors import ToSqlite
 
-_BUSY_SECONDS = 5.0
+# How long SQLite itself waits for a lock. Beyond that it is for Riprap to try again, and to show.
+_BUSY_SECONDS = 1.0
 
 
 class SqliteTarget:
@@ -33,10 +34,14 @@ class SqliteTarget:
         with self._transaction() as connection:
             columns = [f"{_quoted(f.name)} {_type(f)}" for f in self._schema]
             connection.execute(
-                f"create table if not exists {self._table} ({', '.join(columns)}, {RUN} text, {BATCH} integer)"
+                f"create table if not exists {self._table} ({', '.join(columns)}, {BATCH} integer)"
+            )
+            connection.execute(
+                f"create table if not exists {BATCHES} (id integer primary key autoincrement, sink text, run text, "
+                "batch integer, unique (sink, run, batch))"
             )
             there = [str(row[1]) for row in connection.execute(f"pragma table_info({self._table})")]
-            lacking = [name for name in (*self._schema.names, RUN, BATCH) if name not in there]
+            lacking = [name for name in (*self._schema.names, BATCH) if name not in there]
             if lacking:
                 raise RunError(
                     f"table {self._connector.table} in {self._connector.path} has no column {', '.join(lacking)}; it "
@@ -44,25 +49,28 @@ class SqliteTarget:
                 )
             if self._connector.overwrite and not resume:
                 connection.execute(f"delete from {self._table}")
+                connection.execute(f"delete from {BATCHES} where sink = ?", (self._connector.table,))
 
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
         if not table.num_rows and not again:
             return
-        names = ", ".join((*(_quoted(name) for name in table.column_names), RUN, BATCH))
+        names = ", ".join((*(_quoted(name) for name in table.column_names), BATCH))
         marks = ", ".join("?" * table.num_columns)
-        insert = f"insert into {self._table} ({names}) values ({marks}, {_literal(self._run)}, {batch})"
         with self._transaction() as connection:
+            number = self._number(connection, batch)
             if again:
-                connection.execute(
-                    f"delete from {self._table} where {RUN} = ? and {BATCH} = ?", (self._run, batch)
-                )
+                connection.execute(f"delete from {self._table} where {BATCH} = {number}")
+            insert = f"insert into {self._table} ({names}) values ({marks}, {number})"
             connection.executemany(insert, zip(*(_values(c) for c in table.columns), strict=True))
 
     def read(self) -> pa.Table:
-        columns = ", ".join(_quoted(name) for name in self._schema.names)
-        query = f"select {columns} from {self._table} where {RUN} = ? order by {BATCH}, rowid"
+        columns = ", ".join(f"t.{_quoted(name)}" for name in self._schema.names)
+        query = (
+            f"select {columns} from {self._table} t join {BATCHES} b on b.id = t.{BATCH} "
+            "where b.sink = ? and b.run = ? order by b.batch, t.rowid"
+        )
         with self._transaction() as connection:
-            rows = connection.execute(query, (self._run,)).fetchall()
+            rows = connection.execute(query, (self._connector.table, self._run)).fetchall()
         read = list(zip(*rows, strict=True)) if rows else [()] * len(self._schema)
         arrays = [_array(values, field.type) for values, field in zip(read, self._schema, strict=True)]
         return cast_table(pa.table(arrays, names=self._schema.names), self._schema).table
@@ -71,6 +79,15 @@ class SqliteTarget:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _number(self, connection: sqlite3.Connection, batch: int) -> int:
+        """Return the number that stands for a batch of this run, the one it has if it came before."""
+        found = connection.execute(
+            f"insert into {BATCHES} (sink, run, batch) values (?, ?, ?) "
+            "on conflict (sink, run, batch) do update set run = excluded.run returning id",
+            (self._connector.table, self._run, batch),
+        ).fetchone()
+        return int(found[0])
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -100,8 +117,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     """Return a column's values as SQLite takes them: times and decimals as text."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        shape = "%Y-%m-%d %H:%M:%S" + ("+00:00" if kind.tz else "")
-        column = pc.strftime(column.cast(pa.timestamp("us", kind.tz)), shape)
+        column = pa.chunked_array([plain_text(chunk) for chunk in column.chunks], pa.large_string())
     elif pa.types.is_date(kind) or pa.types.is_decimal(kind) or pa.types.is_time(kind):
         column = column.cast(pa.string())
     elif (pa.types.is_floating(kind) or pa.types.is_integer(kind)) and not column.null_count:
@@ -128,10 +144,6 @@ def _type(field: pa.Field) -> str:
     if pa.types.is_nested(kind):
         raise RunError(f"column '{field.name}' is {kind}, which an SQLite table cannot hold")
     return "text"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _quoted(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.csv
 
-from riprap.adapters.bad_records import BadRecord
+from riprap.adapters.bad_records import KEPT_BYTES, BadRecord
 from riprap.adapters.decoding import decode_messages
 from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.json_lines import json_bytes
@@ -23,7 +23,6 @@ _RECEIVE_BYTES = 1 << 20
 # What has come is handed on when there is so much of it, or after so long.
 _PIECE_BYTES = 16 << 20
 _PIECE_SECONDS = 0.1
-_KEPT_OF_OVERSIZED = 4096
 
 
 class TcpFetcher:
@@ -34,14 +33,14 @@ class TcpFetcher:
         self._clock = clock
         self._socket: socket.socket | None = None
 
-    def fetch(self, after: Cursor) -> Iterator[Fetched]:
+    def fetch(self, after: Cursor) -> Iterator[Fetched | None]:
         lines = after if isinstance(after, int) else 0
         self._socket = _connect(self._connector.host, self._connector.port)
         self._socket.settimeout(_PIECE_SECONDS)
         cutter = _LineCutter(self._connector.max_record_bytes)
         received = 0
         began = self._clock()
-        ended = False
+        stands = ended = False
         while not ended:
             lost: OSError | None = None
             try:
@@ -50,23 +49,26 @@ class TcpFetcher:
                 cutter.take(data)
                 received += len(data)
             except TimeoutError:
-                pass
+                if not stands:
+                    # A server that takes a connection and has nothing to say is not a lost one.
+                    stands = True
+                    yield None
             except OSError as error:
                 lost, ended = error, True
             if ended or received >= _PIECE_BYTES or self._clock() - began >= _PIECE_SECONDS:
-                fetched = self._fetched(cutter, lines, last=ended and lost is None)
+                parts = self._fetched(cutter, lines, last=ended and lost is None)
                 received, began = 0, self._clock()
-                if fetched is not None:
-                    assert isinstance(fetched.cursor, int)
-                    lines = fetched.cursor
-                    yield fetched
+                for part in parts:
+                    assert isinstance(part.cursor, int)
+                    lines = part.cursor
+                    yield part
             if lost is not None:
-                rest = cutter.rest()
-                if rest:
+                rest, size = cutter.rest()
+                if size:
                     yield Fetched(
                         table=self._connector.schema.empty_table(),
                         cursor=lines + 1,
-                        bad=[self._bad(lines, "the connection was lost within the line", rest, len(rest))],
+                        bad=[self._bad(lines, "the connection was lost within the line", rest, size)],
                     )
                 raise ConnectionLost(f"{self._connector.host}:{self._connector.port}: {lost}") from lost
         self.close()
@@ -76,10 +78,10 @@ class TcpFetcher:
             self._socket.close()
             self._socket = None
 
-    def _fetched(self, cutter: _LineCutter, first: int, *, last: bool) -> Fetched | None:
+    def _fetched(self, cutter: _LineCutter, first: int, *, last: bool) -> list[Fetched]:
         lines, oversized = cutter.lines(last=last)
         if not lines and not oversized:
-            return None
+            return []
         connector = self._connector
         count = len(lines) + len(oversized)
         numbers = [n for n in range(count) if n not in oversized]
@@ -95,13 +97,25 @@ class TcpFetcher:
             limit=connector.max_record_bytes,
         )
         bad = {
-            numbers[i]: self._bad(first + numbers[i], reason, lines[i], len(lines[i]))
+            numbers[i]: self._bad(first + numbers[i], reason, self._kept(lines[i]), len(lines[i]))
             for i, reason in decoded.bad
         }
         for number, (start, size) in oversized.items():
             reason = f"{size:,} bytes, more than the {connector.max_record_bytes:,} allowed: raise max_record_bytes="
             bad[number] = self._bad(first + number, reason, start, size)
-        return Fetched(table=decoded.table, cursor=first + count, bad=[bad[n] for n in sorted(bad)])
+        if bad and connector.on_bad_record == "fail":
+            # The lines before it are not to be had again, so they come first.
+            worst = min(bad)
+            wrong = {i for i, _ in decoded.bad}
+            before = sum(n < worst for i, n in enumerate(numbers) if i not in wrong)
+            return [
+                Fetched(table=decoded.table.slice(0, before), cursor=first + worst),
+                Fetched(table=decoded.table.slice(0, 0), cursor=first + count, bad=[bad[worst]]),
+            ]
+        return [Fetched(table=decoded.table, cursor=first + count, bad=[bad[n] for n in sorted(bad)])]
+
+    def _kept(self, line: bytes) -> bytes:
+        return line if len(line) <= self._connector.max_record_bytes else line[:KEPT_BYTES]
 
     def _bad(self, line: int, reason: str, record: bytes, size: int) -> BadRecord:
         where: dict[str, int | str] = {
@@ -141,14 +155,15 @@ class _LineCutter:
             oversized[0] = self._start, self._gone
             self._start, self._gone = b"", 0
         if self._parts and len(rest) + self._gone > self._limit:
-            self._start = self._start or rest[:_KEPT_OF_OVERSIZED]
+            self._start = self._start or rest[:KEPT_BYTES]
             self._gone += len(rest)
             self._parts = []
         return [line.removesuffix(b"\r") for line in lines], oversized
 
-    def rest(self) -> bytes:
-        """Return what there is of an unfinished line."""
-        return self._start or b"".join(self._parts)
+    def rest(self) -> tuple[bytes, int]:
+        """Return what is kept of an unfinished line, and how long it was so far."""
+        held = b"".join(self._parts)
+        return self._start or held, self._gone + len(held)
 
 
 class TcpTarget:

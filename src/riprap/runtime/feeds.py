@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.adapters.bad_records import BadRecord, write_quarantine
-from riprap.adapters.fetching import Fetched, Fetcher
+from riprap.adapters.fetching import Cursor, Fetched, Fetcher
 from riprap.adapters.opening import open_fetcher
 from riprap.adapters.parsing import parse_file
 from riprap.adapters.retrying import ConnectionLost, Retry, Tell
@@ -204,8 +204,8 @@ class FetchedFeed:
         self._finite = finite
         self._ahead = _BATCHES_AHEAD * batch_rows
         self._fetcher: Fetcher = open_fetcher(connector, tell)
-        what = f"source '{source.name}' ({source.location}), {connector}"
-        self._retry = Retry(what, connector.patience, tell)
+        self._what = f"source '{source.name}' ({source.location})"
+        self._retry = Retry(f"{self._what}, {connector}", connector.patience, tell)
         self._number = len(self.log.segments)
         self._taken = 0
         self._room = threading.Event()
@@ -248,9 +248,10 @@ class FetchedFeed:
         """Fetch what there is; return whether that is all there is going to be."""
         cursor = self.log.segments[-1].cursor if self.log.segments else None
         try:
-            for fetched in self._fetcher.fetch(cursor):
+            for fetched in self._fetch(cursor):
                 self._retry.works()
-                self._keep(fetched)
+                if fetched is not None:
+                    self._keep(fetched)
         except ConnectionLost as error:
             self._fetcher.close()
             self._retry.lost(error)
@@ -259,6 +260,12 @@ class FetchedFeed:
         if self._finite:
             self.log.finish()
         return self._finite
+
+    def _fetch(self, cursor: Cursor) -> Iterator[Fetched | None]:
+        try:
+            yield from self._fetcher.fetch(cursor)
+        except RunError as error:
+            raise RunError(f"{self._what}: {error}") from error
 
     def _keep(self, fetched: Fetched) -> None:
         number = self._number

@@ -262,8 +262,8 @@ def to_postgres(
 ) -> ToPostgres:
     """Write rows to a PostgreSQL table, which is made where it does not exist.
 
-    Two columns are added, ``riprap_run`` and ``riprap_batch``: by them the rows of a repeated batch replace the earlier
-    ones. ``overwrite`` removes what earlier runs wrote.
+    A column is added, ``riprap_batch``: by it the rows of a repeated batch replace the earlier ones. Table
+    ``riprap_batches`` says which run and batch its numbers stand for. ``overwrite`` removes what earlier runs wrote.
     """
     return ToPostgres(
         url=url_of("to_postgres(url, ...)", url, *_POSTGRES),
@@ -278,7 +278,7 @@ def to_sqlite(
 ) -> ToSqlite:
     """Write rows to a table of an SQLite file; file and table are made where they do not exist.
 
-    Columns ``riprap_run`` and ``riprap_batch`` are added, as by :func:`to_postgres`.
+    A column ``riprap_batch`` is added, as by :func:`to_postgres`.
     """
     return ToSqlite(
         path=str(Path(path).absolute()),

@@ -1,0 +1,148 @@
+"""What each adapter moves a second, against its client library alone in a plain loop.
+
+No Spark, but for Kafka: a source is read as a run reads it (found, numbered, kept, read back batch by batch), a sink is
+written as a run writes it (each batch so that it is held once). The two ways take turns, and the ratio is of medians.
+Servers are named by the environment; a case without its server is left out, and the result says so.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from riprap.bench import adapter_kafka, adapter_sinks, adapter_sources
+from riprap.bench.adapter_cases import Case, NoServerError, Work
+from riprap.bench.bargain_table import grid
+from riprap.bench.measuring import Report, about, middle, rounded, spread
+from riprap.errors import RunError
+
+_ROWS = 1_000_000
+# What takes ten times longer a row gets fewer of them.
+_SLOW_ROWS = 200_000
+
+
+def run(quick: bool, report: Report) -> dict[str, Any]:
+    """Measure every adapter."""
+    share = 20 if quick else 1
+    return measure_adapters(
+        report,
+        rows=_ROWS // share,
+        slow_rows=_SLOW_ROWS // share,
+        repetitions=1 if quick else 5,
+        quick=quick,
+    )
+
+
+def measure_adapters(
+    report: Report, *, rows: int, slow_rows: int, repetitions: int, quick: bool = False, kafka: bool = True
+) -> dict[str, Any]:
+    """Measure every adapter so many times."""
+    described = about(rows=rows, slow_rows=slow_rows, repetitions=repetitions, quick=quick)
+    lines: list[dict[str, Any]] = []
+    missing: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="riprap-bench-") as name:
+        folder = Path(name)
+        for kind, title, make in _groups(folder, rows, slow_rows, kafka):
+            try:
+                for case in make():
+                    lines.append({"kind": kind, **_measured(case, folder, repetitions)})
+                    report(_shown(lines[-1]))
+            except NoServerError as reason:
+                missing[f"{title}, {kind}"] = str(reason)
+                report(f"{title}, {kind}: {reason}")
+    result: dict[str, Any] = rounded({"adapters": lines, "missing": missing, "about": described})
+    return result
+
+
+def _groups(
+    folder: Path, rows: int, slow_rows: int, kafka: bool
+) -> Iterator[tuple[str, str, Callable[[], Iterator[Case]]]]:
+    yield "source", "files", partial(adapter_sources.file_sources, folder, 2 * rows)
+    yield "source", "rate", partial(adapter_sources.rate_source, 4 * rows)
+    yield "source", "PostgreSQL", partial(adapter_sources.postgres_source, rows)
+    yield "source", "Redis", partial(adapter_sources.redis_source, slow_rows)
+    yield "source", "TCP", partial(adapter_sources.tcp_source, rows)
+    yield "sink", "files", partial(adapter_sinks.file_sinks, rows)
+    yield "sink", "PostgreSQL", partial(adapter_sinks.postgres_sink, rows)
+    yield "sink", "SQLite", partial(adapter_sinks.sqlite_sink, rows)
+    yield "sink", "Redis", partial(adapter_sinks.redis_sink, slow_rows)
+    yield "sink", "TCP", partial(adapter_sinks.tcp_sink, rows)
+    if kafka:
+        yield "source", "Kafka", partial(adapter_kafka.kafka_source, rows)
+        yield "sink", "Kafka", partial(adapter_kafka.kafka_sink, slow_rows)
+
+
+def _measured(case: Case, folder: Path, repetitions: int) -> dict[str, Any]:
+    plain, riprap = [], []
+    # The first turn of each warms up: compiled kernels, files in the page cache.
+    for _ in range(repetitions + 1):
+        plain.append(_rate(case, case.plain, folder))
+        riprap.append(_rate(case, case.riprap, folder))
+    plain, riprap = plain[1:], riprap[1:]
+    return {
+        "adapter": case.name,
+        "library": case.library,
+        "rows": case.rows,
+        "plain_tuples_per_s": middle(plain),
+        "plain_spread": spread(plain),
+        "tuples_per_s": middle(riprap),
+        "spread": spread(riprap),
+        "ratio": middle(riprap) / middle(plain),
+        "bar": case.bar,
+    }
+
+
+def _rate(case: Case, work: Work, folder: Path) -> float:
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        began = time.perf_counter()
+        rows = work(Path(own))
+        seconds = time.perf_counter() - began
+    if rows != case.rows:
+        raise RunError(f"{case.name}: {rows:,} rows of {case.rows:,} came through")
+    return rows / seconds
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the result as a Markdown table."""
+    described = result["about"]
+    rows = [
+        [
+            f"{line['adapter']}, {line['kind']}",
+            line["library"],
+            f"{line['plain_tuples_per_s']:,.0f}",
+            f"{line['tuples_per_s']:,.0f}",
+            "{:,.0f} to {:,.0f}".format(*line["spread"]),
+            f"{line['ratio']:.2f}" + ("" if line["ratio"] >= line["bar"] else " (missed)"),
+            f"{line['bar']:.1f}",
+        ]
+        for line in result["adapters"]
+    ]
+    quick = " A quick run: a smoke test, not a measurement." if described["quick"] else ""
+    missing = "".join(f"\n\nNot measured: {name} ({reason})." for name, reason in result["missing"].items())
+    return (
+        grid(
+            [
+                "adapter",
+                "client library",
+                "it alone, tuples/s",
+                "Riprap, tuples/s",
+                "least to greatest",
+                "ratio",
+                "bar",
+            ],
+            rows,
+        )
+        + f"\n\n{described['date']}; {described['machine']}, load {described['load_before']} before; "
+        f"medians of {described['repetitions']} turns.{quick}{missing}"
+    )
+
+
+def _shown(line: dict[str, Any]) -> str:
+    return (
+        f"{line['adapter']}, {line['kind']}: {line['tuples_per_s']:,.0f} tuples/s, "
+        f"{line['ratio']:.2f} of {line['library']} alone"
+    )

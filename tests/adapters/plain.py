@@ -1,0 +1,108 @@
+"""What records are and mean, in plain Python: one byte and one record at a time, from the description."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+
+BOM = b"\xef\xbb\xbf"
+
+
+def lines(data: bytes, limit: int, *, blank: bool) -> list[tuple[int, bytes, bool]]:
+    """Return the place of each line, its bytes, and whether it can be read."""
+    place = 3 if data.startswith(BOM) else 0
+    found = []
+    while place < len(data):
+        end = data.find(b"\n", place)
+        line = data[place:] if end < 0 else data[place:end]
+        if end >= 0 and line.endswith(b"\r"):
+            line = line[:-1]
+        if blank or len(line) > limit or line.strip(b" \t\r"):
+            found.append((place, line, len(line) <= limit))
+        place = len(data) if end < 0 else end + 1
+    return found
+
+
+def csv_records(data: bytes, limit: int) -> list[tuple[int, bytes, bool]]:
+    """Return the place of each CSV record, its bytes, and whether it can be read."""
+    place = 3 if data.startswith(BOM) else 0
+    found = []
+    while place < len(data):
+        if data[place] in b"\r\n":
+            place += 1
+            continue
+        end, closed = _end_of_record(data, place)
+        good = closed and end - place <= limit
+        if not good:
+            end = next((i for i in range(place, len(data)) if data[i] in b"\r\n"), len(data))
+        found.append((place, data[place:end], good))
+        place = end
+    return found
+
+
+def _end_of_record(data: bytes, place: int) -> tuple[int, bool]:
+    field_begins = True
+    while place < len(data):
+        byte = data[place : place + 1]
+        if byte == b'"' and field_begins:
+            place += 1
+            while True:
+                place = data.find(b'"', place)
+                if place < 0:
+                    return len(data), False
+                if data[place + 1 : place + 2] != b'"':
+                    break
+                place += 2
+        elif byte in b"\r\n":
+            return place, True
+        field_begins = byte == b","
+        place += 1
+    return place, True
+
+
+def json_row(record: bytes) -> tuple[int | None, float | None, str | None] | None:
+    """Read {"id": bigint, "price": double, "name": string}; None if it is bad."""
+    try:
+        pairs = json.loads(record.decode(), object_pairs_hook=tuple)
+        json.dumps(pairs, ensure_ascii=False).encode()
+    except (ValueError, UnicodeError):
+        return None
+    if not isinstance(pairs, tuple):
+        return None
+    names = [name for name, _ in pairs]
+    values = dict(pairs)
+    if any(names.count(name) > 1 for name in ("id", "price", "name")):
+        return None
+    number, price, name = (values.get(each) for each in ("id", "price", "name"))
+    if number is not None and (type(number) is not int or not -(2**63) <= number < 2**63):
+        return None
+    if price is not None and (type(price) not in (int, float) or not math.isfinite(price)):
+        return None
+    if name is not None and type(name) is not str:
+        return None
+    return number, None if price is None else float(price), name
+
+
+def csv_row(record: bytes) -> tuple[int | None, float | None, str | None] | None:
+    """Read the record "bigint,double,string"; None if it is bad. Quoted cells must not be empty."""
+    cells = next(csv.reader([record.decode("latin-1")]))
+    if len(cells) != 3:
+        return None
+    number, price = (cell.strip(" \t") if cell else None for cell in cells[:2])
+    if number is not None and (not re.fullmatch(r"-?[0-9]+", number) or not -(2**63) <= int(number) < 2**63):
+        return None
+    if price is not None and not re.fullmatch(
+        r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(?i:nan|inf|infinity)", price
+    ):
+        return None
+    try:
+        name = cells[2].encode("latin-1").decode() or None
+    except UnicodeDecodeError:
+        return None
+    return (
+        None if number is None else int(number),
+        None if price is None else float(price),
+        name,
+    )
