@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from riprap.graph import Application
-from riprap.graph.operators.toolkit import HEADINGS, TOOLKIT, cells
+from riprap.graph.operators.toolkit import HEADINGS, SINKS, SOURCES, TOOLKIT, cells
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
 CALLS = {"TopN": "top"}
@@ -31,6 +31,12 @@ def page() -> str:
     for name in TOOLKIT:
         if name in SECTIONS:
             lines += ["", *section(name)]
+    lines += ["", "## Adapters", "", "What a source or sink promises; [each has a page](adapters/README.md).", ""]
+    lines += ["| adapter | call | does | after a failure | exact |", "|---|---|---|---|---|"]
+    for kind, adapters in (("source", SOURCES), ("sink", SINKS)):
+        for name, p in adapters.items():
+            exact = "yes" if p.exact else f"no: {p.why_not}"
+            lines += [f"| {name}, {kind} | `{p.call}` | {p.does} | {p.after_failure} | {exact} |"]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -12,6 +13,8 @@ from tests.services.postgres import Postgres
 from tests.services.redis import Redis
 from tests.services.server import Server, UnavailableError
 
+from riprap.errors import RunError
+from riprap.runtime.kafka_jars import connector_jars
 from riprap.runtime.session import make_session
 
 S = TypeVar("S", bound=Server)
@@ -20,7 +23,11 @@ S = TypeVar("S", bound=Server)
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     # A failed task is tried once more. Failures that tests provoke would fill the screen, so Spark logs nothing.
-    session = make_session("local[2,2]", {"spark.log.level": "OFF"})
+    config = {"spark.log.level": "OFF"}
+    # Without them the tests of Kafka are skipped, and say why.
+    with contextlib.suppress(RunError):
+        config["spark.jars"] = ",".join(str(jar) for jar in connector_jars())
+    session = make_session("local[2,2]", config)
     yield session
     session.stop()
 
@@ -49,4 +56,8 @@ def redis() -> Iterator[Redis]:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
     """Give a Kafka broker: ``kafka.address``, and ``kafka.topic()`` for a fresh topic."""
+    try:
+        connector_jars()
+    except RunError as reason:
+        pytest.skip(str(reason))
     yield from _started(Kafka)

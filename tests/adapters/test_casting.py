@@ -1,4 +1,4 @@
-"""Values that fit their declared type come through; of the others it is said which and why, and nothing else is hurt."""
+"""What fits its declared type comes through; of the rest it is said which and why, and nothing else is hurt."""
 
 from __future__ import annotations
 

@@ -147,6 +147,6 @@ def test_an_error_that_waiting_does_not_mend_is_not_tried_again(world: World) ->
     def action(again: bool) -> None:
         raise RunError("no such table")
 
-    with pytest.raises(RunError, match="^no such table$"):
+    with pytest.raises(RunError, match=r"^no such table$"):
         world.retry(60).call(action)
     assert world.slept == []

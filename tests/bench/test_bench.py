@@ -39,6 +39,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
     assert {name: b.name for name, b in BENCHMARKS.items()} == {
         "bargain": "bargain",
         "operators": "operators",
+        "adapters": "adapters",
     }
 
 

@@ -11,6 +11,7 @@ import datetime
 import decimal
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -23,11 +24,11 @@ from riprap.adapters.framing import Block, Places
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 
 _READ_BYTES = 1 << 20
-# To look at one record in Python takes about as long as to let Arrow start on a piece of some hundred bytes.
-_SCREENED = 256
+# So many records are looked at in Python to find a bad one among them.
+_SCREENED = 512
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"(?:[ T][0-9:.]+(?:Z|[+-][0-9:]+)?)?", re.ASCII)
-_SMALLEST = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
+_NUMBERS = int | float | decimal.Decimal
 
 
 def read_json_records(block: Block, chosen: Places, schema: pa.Schema, *, threads: bool) -> Salvaged:
@@ -50,6 +51,8 @@ class _Reader:
         self._block, self._schema, self._threads = block, schema, threads
         self._readable = pa.schema([pa.field(f.name, _readable(f.type)) for f in schema])
         self._longest = int((block.ends - block.starts).max(initial=0))
+        # Made once: to ask Arrow for a type takes longer than to look at a value.
+        self._checks = [(f.name, f.nullable, _check(f.type), f.type) for f in schema]
         exact = any(pa.types.is_decimal(_element(f.type)) for f in schema)
         self._decoder = json.JSONDecoder(
             object_pairs_hook=_Object, parse_float=decimal.Decimal if exact else None
@@ -89,7 +92,11 @@ class _Reader:
             if not text.strip(" \t\r\n"):
                 return "empty"
             # Arrow takes Inf for a number.
-            return None if "Inf" in text else f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1:,}"
+            return (
+                None
+                if "Inf" in text
+                else f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1:,}"
+            )
         except (ValueError, ArithmeticError, RecursionError):
             return None
         if not isinstance(value, _Object):
@@ -98,15 +105,15 @@ class _Reader:
 
     def _misfit(self, fields: _Object) -> str | None:
         values = dict(fields)
-        for field in self._schema:
-            name = field.name
+        for name, nullable, fits, type in self._checks:
             if len(values) < len(fields) and sum(key == name for key, _ in fields) > 1:
                 return f"column '{name}' is there twice"
             value = values.get(name)
-            if value is None and not field.nullable:
-                return f"column '{name}' is null, and declared not null"
-            if value is not None and not _fits(value, field.type):
-                return not_a(name, _plain(value), field.type)
+            if value is None:
+                if not nullable:
+                    return f"column '{name}' is null, and declared not null"
+            elif not fits(value):
+                return not_a(name, _plain(value), type)
         return None
 
 
@@ -125,28 +132,36 @@ def _element(type: pa.DataType) -> pa.DataType:
     return type.value_type if pa.types.is_list(type) else type
 
 
-def _fits(value: object, type: pa.DataType) -> bool:
-    """Say whether Arrow may take a value; no only if it surely does not."""
+def _check(type: pa.DataType) -> Callable[[Any], bool]:
+    """Make a check whether Arrow may take a value; it says no only if Arrow surely does not."""
     if pa.types.is_list(type):
-        return isinstance(value, list) and all(v is None or _fits(v, type.value_type) for v in value)
+        fits = _check(type.value_type)
+        return lambda value: isinstance(value, list) and all(v is None or fits(v) for v in value)
     if pa.types.is_boolean(type):
-        return isinstance(value, bool)
-    if isinstance(value, bool):
-        return False
+        return lambda value: isinstance(value, bool)
     if pa.types.is_integer(type):
-        return isinstance(value, int) and -(1 << _SMALLEST[type]) <= value < 1 << _SMALLEST[type]
+        most = 1 << (type.bit_width - 1)
+        return lambda value: isinstance(value, int) and not isinstance(value, bool) and -most <= value < most
     if pa.types.is_floating(type):
-        return isinstance(value, int | float | decimal.Decimal)
+        return lambda value: isinstance(value, _NUMBERS) and not isinstance(value, bool)
     if pa.types.is_decimal(type):
-        return isinstance(value, int | str | float | decimal.Decimal) and _fits_decimal(value, type)
+        scale, whole = int(type.scale), int(type.precision - type.scale)
+        return lambda value: (
+            isinstance(value, str | _NUMBERS)
+            and not isinstance(value, bool)
+            and _fits_decimal(value, scale=scale, whole=whole)
+        )
     if pa.types.is_date(type):
-        return isinstance(value, str) and _is_date(value)
+        return lambda value: isinstance(value, str) and _is_date(value)
     if pa.types.is_timestamp(type):
-        return isinstance(value, str) and _is_date(value[:10]) and _TIME.fullmatch(value, 10) is not None
-    return isinstance(value, str)
+        return lambda value: (
+            isinstance(value, str) and _is_date(value[:10]) and _TIME.fullmatch(value, 10) is not None
+        )
+    return lambda value: isinstance(value, str)
 
 
-def _fits_decimal(value: int | str | float | decimal.Decimal, type: pa.DataType) -> bool:
+def _fits_decimal(value: int | str | float | decimal.Decimal, *, scale: int, whole: int) -> bool:
+    """Say whether a number has no digits below the scale, and at most ``whole`` digits before the point."""
     try:
         number = decimal.Decimal(value)
     except (decimal.InvalidOperation, ValueError):
@@ -154,10 +169,10 @@ def _fits_decimal(value: int | str | float | decimal.Decimal, type: pa.DataType)
     if not number.is_finite():
         return False
     _, digits, exponent = number.as_tuple()
-    lost = -int(exponent) - type.scale
+    lost = -int(exponent) - scale
     if lost > 0 and any(digits[-lost:]):
         return False
-    return abs(number) < decimal.Decimal(10) ** int(type.precision - type.scale)
+    return abs(number) < decimal.Decimal(10) ** whole
 
 
 def _is_date(text: str) -> bool:

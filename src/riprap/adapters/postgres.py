@@ -28,6 +28,8 @@ _PASSING = (
     "closed the",
 )
 _LOOK_AGAIN_SECONDS = 0.1
+# The code of: a lock could not be had in time.
+_LOCKED = "55P03"
 _TELL_AFTER = 10.0
 
 
@@ -76,13 +78,13 @@ class PostgresFetcher:
                 batches = cursor.fetch_record_batch()
             held: list[pa.RecordBatch] = []
             while True:
-                with mapped(f"table {self._connector.table}"):
+                with mapped(f"table {self._connector.table}"), _streamed():
                     batch = next(batches, None)
                 if batch is None:
                     break
                 if not batch.num_rows:
                     continue
-                values = batch.column(self._connector.by)
+                values = _stored(batch.column(self._connector.by))
                 same = pc.equal(values, values[-1])
                 whole = batch.num_rows - int(pc.sum(same).as_py())
                 if whole:
@@ -176,6 +178,19 @@ def connect(url: str, *, autocommit: bool) -> Any:
 
 
 @contextlib.contextmanager
+def _streamed() -> Iterator[None]:
+    """Turn what goes wrong within a stream into the driver's errors: Arrow raises its own there."""
+    import adbc_driver_manager as adbc
+
+    try:
+        yield
+    except OSError as error:
+        raise adbc.OperationalError(str(error), status_code=adbc.AdbcStatusCode.IO) from error
+    except pa.ArrowException as error:
+        raise adbc.DataError(str(error), status_code=adbc.AdbcStatusCode.INVALID_DATA) from error
+
+
+@contextlib.contextmanager
 def mapped(what: str) -> Iterator[None]:
     """Turn the driver's errors into ours."""
     import adbc_driver_manager as adbc
@@ -185,9 +200,16 @@ def mapped(what: str) -> Iterator[None]:
     except adbc.Error as error:
         text = " ".join(str(error).split())
         lost = isinstance(error, adbc.OperationalError) and error.status_code == adbc.AdbcStatusCode.IO
+        if error.sqlstate == _LOCKED:
+            raise ConnectionLost(text) from error
         if lost and ("FATAL" not in text or any(sign in text for sign in _PASSING)):
             raise ConnectionLost(text) from error
         raise RunError(f"{what}: {text}") from error
+
+
+def _stored(column: pa.Array) -> pa.Array:
+    """Show numeric and the like, which Arrow cannot compare, as the text they come as."""
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
 def _text(value: pa.Scalar) -> str:

@@ -16,6 +16,7 @@ from riprap.graph.connectors import ToPostgres
 # The column that says which batch a row is of, and the table that says what its numbers mean. A number a row costs a
 # fifth of what the run's name and the batch would.
 BATCH, BATCHES = "riprap_batch", "riprap_batches"
+_LOCK_SECONDS = 5
 _TYPES = {
     pa.bool_(): "boolean",
     pa.int8(): "smallint",
@@ -92,13 +93,19 @@ class PostgresTarget:
                 connection.close()
 
     def _number(self, cursor: Any, batch: int) -> int:
-        """Return the number that stands for a batch of this run, the one it has if it came before."""
+        """Return the number that stands for a batch of this run, the one it has if it came before.
+
+        Waits for a transaction that a lost connection left behind: the server may still be committing it.
+        """
+        cursor.execute(f"set local lock_timeout = '{_LOCK_SECONDS}s'")
         cursor.execute(
             f"insert into {self._batches} (sink, run, batch) "
             f"values ({literal(self._connector.table)}, {literal(self._run)}, {batch}) "
             "on conflict (sink, run, batch) do update set run = excluded.run returning id"
         )
-        return int(cursor.fetchone()[0])
+        number = int(cursor.fetchone()[0])
+        cursor.execute("set local lock_timeout to default")
+        return number
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Any]:

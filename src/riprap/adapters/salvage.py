@@ -50,7 +50,9 @@ def salvage(
         elif len(chosen) == 1:
             into.bad[int(chosen[0])] = f"cannot be read: {str(error).splitlines()[0]}"
         else:
-            for part in np.array_split(chosen, min(_WAYS, len(chosen))):
+            # No smaller than can be screened: each try costs Arrow as much as some hundred records.
+            ways = min(_WAYS, len(chosen) if screened else -(-len(chosen) // at_most))
+            for part in np.array_split(chosen, ways):
                 salvage(part, read, screen, at_most=at_most, into=into, screened=screened)
     else:
         into.tables.append(table)

@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['bargain', 'operators']
+    ['adapters', 'bargain', 'operators']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from riprap.bench import bargain, operators
+from riprap.bench import adapters, bargain, operators
 from riprap.bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -50,6 +50,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             summary="what each operator's kernel does alone, on one core and without Spark",
             run=operators.run,
             table=operators.table,
+        ),
+        Benchmark(
+            name="adapters",
+            summary="each source and sink against its client library alone in a plain loop",
+            run=adapters.run,
+            table=adapters.table,
         ),
     )
 }

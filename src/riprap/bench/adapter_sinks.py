@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -178,7 +178,7 @@ def _plain_sqlite(values: Sequence[tuple[Any, ...]], folder: Path) -> int:
     return len(values)
 
 
-def _plain_redis(url: str, entries: Sequence[dict[str, Any]], folder: Path) -> int:
+def _plain_redis(url: str, entries: Sequence[dict[Any, Any]], folder: Path) -> int:
     import redis
 
     with closing(redis.Redis.from_url(url)) as client:
@@ -199,7 +199,7 @@ def _plain_tcp(values: Sequence[dict[str, Any]]) -> int:
     return counted()
 
 
-def _receiver() -> tuple[int, Any]:
+def _receiver() -> tuple[int, Callable[[], int]]:
     """Count the lines that the first who connects sends."""
     listener = socket.create_server(("127.0.0.1", 0))
     lines = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -61,18 +61,6 @@ def file_sources(folder: Path, rows: int) -> Iterator[Case]:
         bar=0.5,
         plain=partial(_plain_text, sorted(home.iterdir())),
         riprap=partial(_fetch, rr.folder_scan(home, format="text"), lines),
-    )
-
-
-def rate_source(rows: int) -> Iterator[Case]:
-    """Yield the generator, as fast as it can."""
-    yield Case(
-        name="rate",
-        library="numpy",
-        rows=rows,
-        bar=0.5,
-        plain=partial(_plain_rate, rows),
-        riprap=partial(_made, rows),
     )
 
 
@@ -140,24 +128,6 @@ def _fetch(connector: Any, rows: int, folder: Path) -> int:
     return fetch(connector, rows, folder)
 
 
-def _made(rows: int, folder: Path) -> int:
-    from riprap.runtime.feeds import pace_start
-
-    pace_start(folder / "source", 1e9)
-    return fetch(rr.rate(1e9, limit=rows), rows, folder)
-
-
-def _plain_rate(rows: int, folder: Path) -> int:
-    import numpy as np
-
-    done = 0
-    while done < rows:
-        numbers = np.arange(done, min(done + BATCH_ROWS, rows))
-        made = pa.table({"time": pa.array(numbers * 1000).cast(pa.timestamp("us", "UTC")), "value": numbers})
-        done += made.num_rows
-    return done
-
-
 def _plain_parquet(files: list[Path], folder: Path) -> int:
     return sum(batch.num_rows for file in files for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS))
 
@@ -193,12 +163,16 @@ def _plain_postgres(url: str, folder: Path) -> int:
 def _plain_redis(url: str, folder: Path) -> int:
     import redis
 
-    rows, after = 0, b"-"
+    rows, after = 0, "-"
     with closing(redis.Redis.from_url(url)) as client:
         while entries := client.xrange("bench_source", after, "+", count=_READ_ENTRIES):
             rows += len(entries)
-            after = b"(" + entries[-1][0]
+            after = f"({_text(entries[-1][0])}"
     return rows
+
+
+def _text(identity: Any) -> str:
+    return identity.decode() if isinstance(identity, bytes) else str(identity)
 
 
 def _plain_tcp(port: int) -> int:
@@ -224,7 +198,7 @@ def _serve(payload: bytes) -> int:
     return int(listener.getsockname()[1])
 
 
-_WRITERS = {
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
     "parquet": lambda table, path: pq.write_table(table, path, row_group_size=BATCH_ROWS),
     "csv": lambda table, path: pa.csv.write_csv(table, path),
     "json": lambda table, path: write_json(table, path),

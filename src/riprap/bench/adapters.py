@@ -24,6 +24,8 @@ _ROWS = 1_000_000
 # What takes ten times longer a row gets fewer of them.
 _SLOW_ROWS = 200_000
 
+Group = Callable[[], Iterator[tuple[str, Case]]]
+
 
 def run(quick: bool, report: Report) -> dict[str, Any]:
     """Measure every adapter."""
@@ -46,34 +48,34 @@ def measure_adapters(
     missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as name:
         folder = Path(name)
-        for kind, title, make in _groups(folder, rows, slow_rows, kafka):
+        for title, make in _groups(folder, rows, slow_rows, kafka):
             try:
-                for case in make():
+                for kind, case in make():
                     lines.append({"kind": kind, **_measured(case, folder, repetitions)})
                     report(_shown(lines[-1]))
             except NoServerError as reason:
-                missing[f"{title}, {kind}"] = str(reason)
-                report(f"{title}, {kind}: {reason}")
+                missing[title] = str(reason)
+                report(f"{title}: {reason}")
     result: dict[str, Any] = rounded({"adapters": lines, "missing": missing, "about": described})
     return result
 
 
-def _groups(
-    folder: Path, rows: int, slow_rows: int, kafka: bool
-) -> Iterator[tuple[str, str, Callable[[], Iterator[Case]]]]:
-    yield "source", "files", partial(adapter_sources.file_sources, folder, 2 * rows)
-    yield "source", "rate", partial(adapter_sources.rate_source, 4 * rows)
-    yield "source", "PostgreSQL", partial(adapter_sources.postgres_source, rows)
-    yield "source", "Redis", partial(adapter_sources.redis_source, slow_rows)
-    yield "source", "TCP", partial(adapter_sources.tcp_source, rows)
-    yield "sink", "files", partial(adapter_sinks.file_sinks, rows)
-    yield "sink", "PostgreSQL", partial(adapter_sinks.postgres_sink, rows)
-    yield "sink", "SQLite", partial(adapter_sinks.sqlite_sink, rows)
-    yield "sink", "Redis", partial(adapter_sinks.redis_sink, slow_rows)
-    yield "sink", "TCP", partial(adapter_sinks.tcp_sink, rows)
+def _groups(folder: Path, rows: int, slow_rows: int, kafka: bool) -> Iterator[tuple[str, Group]]:
+    yield "file sources", partial(_all, "source", adapter_sources.file_sources, folder, 2 * rows)
+    yield "PostgreSQL source", partial(_all, "source", adapter_sources.postgres_source, rows)
+    yield "Redis source", partial(_all, "source", adapter_sources.redis_source, slow_rows)
+    yield "TCP source", partial(_all, "source", adapter_sources.tcp_source, rows)
+    yield "file sinks", partial(_all, "sink", adapter_sinks.file_sinks, rows)
+    yield "PostgreSQL sink", partial(_all, "sink", adapter_sinks.postgres_sink, rows)
+    yield "SQLite sink", partial(_all, "sink", adapter_sinks.sqlite_sink, rows)
+    yield "Redis sink", partial(_all, "sink", adapter_sinks.redis_sink, slow_rows)
+    yield "TCP sink", partial(_all, "sink", adapter_sinks.tcp_sink, rows)
     if kafka:
-        yield "source", "Kafka", partial(adapter_kafka.kafka_source, rows)
-        yield "sink", "Kafka", partial(adapter_kafka.kafka_sink, slow_rows)
+        yield "Kafka", partial(adapter_kafka.kafka_cases, 2 * rows, rows)
+
+
+def _all(kind: str, make: Callable[..., Iterator[Case]], *arguments: Any) -> Iterator[tuple[str, Case]]:
+    return ((kind, case) for case in make(*arguments))
 
 
 def _measured(case: Case, folder: Path, repetitions: int) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class Element:
         launch = self._launch
         arrivals = {name: _arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
-        self.meter = Meter(names, self.publishers, arrivals)
+        self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets)
         checkpoint = self._home / "spark"
         self._runner = BatchRunner(
             self.plan,

@@ -27,8 +27,6 @@ from riprap.runtime.kafka_jars import connector_jars
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 # A partition's messages come one after the other; offsets stay below this for any topic there is.
 _OFFSET_BITS = 44
-# Of the numbers of quarantine files: more partitions than a batch has.
-_PARTITIONS = 10_000
 _PROBE_SECONDS = 1.0
 # A try that takes longer is given up, and made again: how often and how long is for Riprap to say, and to show.
 _PRODUCER = {
@@ -96,19 +94,23 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
     return Rows({c: _one(decoded.table.column(c)) for c in columns}, place), bad
 
 
-def set_aside(source: Source, folder: Path, batch: int, partition: int, bad: Sequence[BadRecord]) -> None:
+def set_aside(source: Source, folder: Path, bad: Sequence[BadRecord]) -> None:
     """Put the bad messages of a task into the quarantine, or stop, as the source says.
 
-    A task that is repeated reads the same messages, and replaces the file it left.
+    The file is named after the place of the first. A task that is repeated reads the same messages, though it may be
+    another of the batch's tasks then, and replaces the file it left.
     """
     assert isinstance(source.connector, FromKafka)
-    if bad and source.connector.on_bad_record == "fail":
+    if not bad:
+        return
+    if source.connector.on_bad_record == "fail":
         place = ", ".join(f"{name} {value}" for name, value in bad[0].position.items())
         raise RunError(
             f"{source}: at {place}, {bad[0].reason}. Correct it, or let such records go to the quarantine: "
             "on_bad_record='quarantine'"
         )
-    write_quarantine(folder, batch * _PARTITIONS + partition, bad)
+    first = bad[0].position
+    write_quarantine(folder, int(first["partition"]) << _OFFSET_BITS | int(first["offset"]), bad)
 
 
 class KafkaTarget:
@@ -131,7 +133,7 @@ class KafkaTarget:
         frame = frame.selectExpr(
             "*", f"array(named_struct('key', 'riprap-batch', 'value', cast('{batch}' as binary))) as headers"
         )
-        writer = frame.write.format("kafka").options(**_PRODUCER, **self._connector.options)
+        writer = frame.write.format("kafka").options(**{**_PRODUCER, **self._connector.options})
         writer = writer.option("kafka.bootstrap.servers", self._connector.servers).option(
             "includeHeaders", True
         )

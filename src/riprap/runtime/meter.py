@@ -31,9 +31,15 @@ class Meter:
     """Adds up batches; asked from other threads than the one that runs them."""
 
     def __init__(
-        self, sources: Iterable[str], sinks: Iterable[str], arrivals: Mapping[str, Callable[[int], float]]
+        self,
+        sources: Iterable[str],
+        sinks: Iterable[str],
+        arrivals: Mapping[str, Callable[[int], float]],
+        inlets: Iterable[str] = (),
     ) -> None:
         self._sources = tuple(sources)
+        # An inlet has the name of the operator whose stream it reads, which counts its own tuples elsewhere.
+        self._inlets = frozenset(inlets)
         self._arrivals = arrivals
         self._lock = threading.Lock()
         self._recent: list[dict[str, Any]] = []
@@ -44,7 +50,7 @@ class Meter:
         self, record: Record, answers: Sequence[Answer], began: float, gathered: float, published: float
     ) -> dict[str, Any]:
         """Count a batch and return its line of metrics."""
-        operators = _operators(answers)
+        operators = {n: did for n, did in _operators(answers).items() if n not in self._inlets}
         rows = sum(int(operators[s]["in"]) for s in self._sources) if answers else 0
         oldest, newest = self._latency(record, began, published)
         line: dict[str, Any] = {

@@ -119,11 +119,7 @@ class Pack:
                 rows = self._rows(source, table)
             yield from packets.pack(plan, self._source, rows)
         if isinstance(source.connector, FromKafka):
-            context = TaskContext.get()
-            assert context is not None
-            batch, _ = batch_and_attempt(setting.start)
-            folder = RunFolder(Path(setting.folder), time.time).quarantine(source.name)
-            set_aside(source, folder, batch, context.partitionId(), bad)
+            set_aside(source, RunFolder(Path(setting.folder), time.time).quarantine(source.name), bad)
 
     @staticmethod
     def _rows(source: Source, table: pa.Table) -> Rows:
