@@ -14,9 +14,8 @@ SERVERS = ("RIPRAP_BENCH_POSTGRES", "RIPRAP_BENCH_REDIS", "RIPRAP_BENCH_KAFKA")
 def measured(result: dict[str, object]) -> set[tuple[str, str]]:
     lines = result["adapters"]
     assert isinstance(lines, list)
-    assert all(
-        line["ratio"] == pytest.approx(line["tuples_per_s"] / line["plain_tuples_per_s"]) for line in lines
-    )
+    for line in lines:
+        assert line["ratio"] == pytest.approx(line["tuples_per_s"] / line["plain_tuples_per_s"], rel=0.01)
     return {(line["adapter"], line["kind"]) for line in lines}
 
 
@@ -30,7 +29,7 @@ def test_a_case_without_its_server_is_left_out_and_named(monkeypatch: pytest.Mon
     assert measured(result) == {
         *(("files, " + format, "source") for format in ("parquet", "csv", "json", "text")),
         *(("files, " + format, "sink") for format in ("parquet", "csv", "json")),
-        ("folder scan, 100 files", "source"),
+        ("folder scan, 20 files", "source"),
         ("TCP, JSON lines", "source"),
         ("TCP, JSON lines", "sink"),
         ("SQLite", "sink"),

@@ -155,11 +155,14 @@ def test_a_transaction_that_begins_later_is_not_waited_for(rig: PostgresRig, rea
         later.rollback()
 
 
-def test_many_writers_at_once_lose_nothing(rig: PostgresRig, reader: Reader) -> None:
+def test_many_writers_at_once_lose_nothing(
+    rig: PostgresRig, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "_LOOK_AGAIN_SECONDS", 0.01)
     def write(seed: int) -> None:
         chance = random.Random(seed)
         with transaction(rig) as connection:
-            for _ in range(40):
+            while len(reader.pieces) < 20:
                 for _ in range(chance.randint(1, 3)):
                     insert(connection, f"writer {seed}", chance.randint(1, 20))
                 if chance.random() < 0.1:
@@ -177,7 +180,6 @@ def test_many_writers_at_once_lose_nothing(rig: PostgresRig, reader: Reader) -> 
     with transaction(rig) as connection, connection.cursor() as cursor:
         cursor.execute("select n from late order by n")
         assert found == [n for (n,) in cursor.fetchall()]
-    assert len(reader.pieces) > 5, "it read while they wrote"
 
 
 def test_a_run_without_a_trigger_waits_for_an_open_transaction(

@@ -115,13 +115,14 @@ def _read_lines(block: Block, chosen: Places, schema: pa.Schema, file: str | Non
             )
     into = Salvaged()
     lines = _lines(block, chosen)
-    wrong = failing(lines, lambda part: part.cast(pa.large_string()))
+    checked = pa.types.is_string(lines.type)
+    wrong = [] if checked else failing(lines, lambda part: part.cast(pa.large_string()))
     if wrong:
         into.bad.update((int(chosen[i]), undecodable(block.record(int(chosen[i])))) for i in wrong)
         chosen = np.delete(chosen, wrong)
         lines = _lines(block, chosen)
     columns = {
-        "line": lambda: lines.cast(pa.string()),
+        "line": lambda: lines if pa.types.is_string(lines.type) else lines.cast(pa.string()),
         "file": lambda: pa.repeat(pa.scalar(file, pa.string()), len(chosen)),
         "number": lambda: (
             pa.nulls(len(chosen), pa.int64()) if file is None else pa.array(chosen + block.first + 1)
@@ -133,7 +134,12 @@ def _read_lines(block: Block, chosen: Places, schema: pa.Schema, file: str | Non
 
 
 def _lines(block: Block, chosen: Places) -> pa.Array:
+    """Return lines as text where all of it is ASCII, which is quick to see, or else as bytes to be checked."""
     data, offsets = join(block.data, block.starts[chosen], block.ends[chosen], separated=False)
+    if len(data) < 2**31 and (not len(data) or data.max() < 128):
+        return pa.StringArray.from_buffers(
+            len(chosen), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)
+        )
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(chosen), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
@@ -58,7 +59,9 @@ def parse_file(
                 limit=max_record_bytes,
                 block_bytes=block_bytes,
             )
-            with closing(_ahead(framed)) as blocks:
+            # A thread costs more than a small file.
+            small = os.path.getsize(file) <= block_bytes and not file.endswith(".gz")
+            with closing(framed if small else _ahead(framed)) as blocks:
                 for block in blocks:
                     if format == "csv" and names is None:
                         names, block = _header(block, file, schema), _rest(block)

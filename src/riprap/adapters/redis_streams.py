@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,55 +26,96 @@ _WRITE_ENTRIES = 10_000
 Entry = tuple[bytes, dict[bytes, bytes] | None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stream:
+    """A stream at one moment: the entries asked for, and what Redis keeps account of (of ``added``, from 7 on)."""
+
+    entries: Sequence[Entry]
+    last: str
+    first: str
+    length: int
+    deleted: str
+    added: int | None
+
+
 class RedisFetcher:
-    """Reads a stream from its first entry on; a cursor is an entry's id."""
+    """Reads a stream from its first entry on.
+
+    A cursor is the ``id`` of the last entry; ``added``, how many were ever added up to it, -1 where that is not known;
+    and ``deleted``, the newest entry that had been deleted one by one when the run began. By the last two it is found
+    out that entries were removed unread: Redis counts all that it adds, and trims from the beginning.
+    """
 
     def __init__(self, connector: FromRedis) -> None:
         self._connector = connector
         self._client: Any = None
 
     def fetch(self, after: Cursor) -> Iterator[Fetched]:
+        assert after is None or isinstance(after, dict)
         upto: str | None = None
         while True:
             with _mapped(f"stream {self._connector.stream}"):
                 if self._client is None:
                     self._client = _connect(self._connector.url)
-                entries, last, deleted = self._read(after)
-            upto = upto or last
-            if after is not None and _order(deleted) > _order(str(after)):
-                raise RunError(
-                    f"Redis stream {self._connector.stream}: entries up to {deleted} were removed before they were "
-                    f"read (the last one read is {after}). Keep more of them: raise MAXLEN, or trim by MINID behind "
-                    "the run. A new run begins at the first entry there is"
-                )
-            if not entries or upto is None:
+                stream = self._read("-" if after is None else f"({after['id']}")
+            if stream is None:
                 return
-            after = entries[-1][0].decode()
-            yield self._fetched(entries)
-            if _order(after) >= _order(upto):
+            if after is not None:
+                self._check(after, stream)
+            upto = upto or stream.last
+            if not stream.entries:
+                return
+            after = _moved(after, stream)
+            yield self._fetched(stream.entries, after)
+            if _order(str(after["id"])) >= _order(upto):
                 return
 
     def close(self) -> None:
         _close(self._client)
         self._client = None
 
-    def _read(self, after: Cursor) -> tuple[list[Entry], str | None, str]:
-        """Return the next entries, the id of the newest, and of the newest that was removed: all at one moment."""
+    def _read(self, start: str) -> _Stream | None:
+        """Return the next entries and what there is to know of the stream, all at one moment."""
         stream = self._connector.stream
         pipe = self._client.pipeline(transaction=True)
         pipe.exists(stream)
-        pipe.xrange(stream, "-" if after is None else f"({after}", "+", count=_READ_ENTRIES)
+        pipe.xrange(stream, start, "+", count=_READ_ENTRIES)
         pipe.xinfo_stream(stream)
         there, entries, about = pipe.execute(raise_on_error=False)
         if not there:
-            return [], None, "0-0"
+            return None
         for answer in (entries, about):
             if isinstance(answer, Exception):
                 raise answer
-        deleted = about.get("max-deleted-entry-id", b"0-0")
-        return entries, _str(about["last-generated-id"]), _str(deleted)
+        return _Stream(
+            entries=entries,
+            last=_str(about["last-generated-id"]),
+            first=_str(about.get("recorded-first-entry-id", b"0-0")),
+            length=int(about["length"]),
+            deleted=_str(about.get("max-deleted-entry-id", b"0-0")),
+            added=about.get("entries-added"),
+        )
 
-    def _fetched(self, entries: Sequence[Entry]) -> Fetched:
+    def _check(self, after: Mapping[str, str | int], stream: _Stream) -> None:
+        """Raise if entries were removed that had not been read."""
+        last = str(after["id"])
+        gone = ""
+        if _order(stream.deleted) > _order(last) and stream.deleted != after["deleted"]:
+            gone = f"entry {stream.deleted} was"
+        elif stream.added is not None and after["added"] != -1:
+            missing = stream.added - int(after["added"]) - stream.length
+            if missing > 0 and not stream.length:
+                gone = f"{missing:,} entries up to {stream.last} were"
+            elif missing > 0 and _order(stream.first) > _order(last):
+                gone = f"{missing:,} entries before {stream.first} were"
+        if gone:
+            raise RunError(
+                f"Redis stream {self._connector.stream}: {gone} removed before the run had read them (the last it "
+                f"read is {last}). Keep more of them: raise MAXLEN, or trim by MINID behind the run. A new run begins "
+                "at the first entry there is"
+            )
+
+    def _fetched(self, entries: Sequence[Entry], cursor: Cursor) -> Fetched:
         connector = self._connector
         fields = [fields or {} for _, fields in entries]
         raw = {name: [f.get(name.encode()) for f in fields] for name in connector.schema.names}
@@ -93,7 +135,7 @@ class RedisFetcher:
             stay = np.delete(kept, [i for i, _ in found.bad])
             good = good.filter(pa.array(~np.isin(stay, list(wrong))))
         bad = [self._bad(entries[index], wrong[index]) for index in sorted(wrong)]
-        return Fetched(table=good, cursor=entries[-1][0].decode(), bad=bad)
+        return Fetched(table=good, cursor=cursor, bad=bad)
 
     def _too_large(self, columns: dict[str, pa.Array], rows: int) -> Iterator[tuple[int, str]]:
         limit = self._connector.max_record_bytes
@@ -235,6 +277,21 @@ def _mapped(what: str) -> Iterator[None]:
         raise ConnectionLost(str(error)) from error
     except theirs.RedisError as error:
         raise RunError(f"Redis {what}: {error}") from error
+
+
+def _moved(after: Mapping[str, str | int] | None, stream: _Stream) -> dict[str, str | int]:
+    """Return the cursor behind entries that were read after another."""
+    entries, known = len(stream.entries), -1
+    deleted = _order(stream.deleted)
+    if stream.added is not None and entries < _READ_ENTRIES:
+        known = stream.added
+    elif stream.added is not None and after is None:
+        # What was removed lies before the first entry, unless entries were deleted one by one.
+        known = stream.added - stream.length + entries if deleted < _order(stream.first) else -1
+    elif after is not None and after["added"] != -1 and deleted < _order(str(after["id"])):
+        known = int(after["added"]) + entries
+    begun = stream.deleted if after is None else after["deleted"]
+    return {"id": stream.entries[-1][0].decode(), "added": known, "deleted": begun}
 
 
 def _order(identity: str) -> tuple[int, int]:

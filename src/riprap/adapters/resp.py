@@ -15,6 +15,8 @@ def xadd_commands(stream: str, table: pa.Table) -> bytes:
     >>> xadd_commands("s", pa.table({"n": [7]}))
     b'*5\\r\\n$4\\r\\nXADD\\r\\n$1\\r\\ns\\r\\n$1\\r\\n*\\r\\n$1\\r\\nn\\r\\n$1\\r\\n7\\r\\n'
     """
+    if not table.num_rows:
+        return b""
     whole = table.combine_chunks()
     parts: list[pa.Array] = []
     count = pa.array([3] * table.num_rows, pa.int64())

@@ -21,6 +21,7 @@ from riprap.adapters.json_lines import write_json
 from riprap.bench.adapter_cases import BATCH_ROWS, SCHEMA, Case, fetch, make_table, server
 
 _FILES = 4
+_SCANNED = 20
 _READ_ENTRIES = 10_000
 
 
@@ -50,12 +51,12 @@ def file_sources(folder: Path, rows: int) -> Iterator[Case]:
         )
     home = folder / "scan"
     home.mkdir()
-    small = max(rows // 200, 1)
-    for number in range(100):
-        pa.csv.write_csv(table.slice(number * small, small), home / f"{number:03d}.txt")
-    lines = 100 * (small + 1)
+    size = rows // _SCANNED
+    for number in range(_SCANNED):
+        pa.csv.write_csv(table.slice(number * size, size), home / f"{number:03d}.txt")
+    lines = _SCANNED * (size + 1)
     yield Case(
-        name="folder scan, 100 files",
+        name=f"folder scan, {_SCANNED} files",
         library="open()",
         rows=lines,
         bar=0.5,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -75,14 +75,14 @@ class ListedFeed:
         self._quarantine = quarantine
         self._finite = finite
         self._left: deque[str] | None = None
-        self._known = Counter(segment.file for segment in self.log.segments)
         self._released = 0
         self._file: str | None = None
         self._pending: Iterator[Segment] = iter(())
         last = self.log.segments[-1].file if self.log.segments else None
         if last is not None and last not in self.log.closed:
             # An earlier process was in the middle of it: other files come after it, whatever their names.
-            self._file, self._pending = last, self._segments(last, skip=self._known[last])
+            known = [segment for segment in self.log.segments if segment.file == last]
+            self._file, self._pending = last, self._segments(last, known)
 
     def upto(self, start: int, rows: int) -> int:
         self.find(start + rows)
@@ -130,7 +130,7 @@ class ListedFeed:
         while left:
             file = left.popleft()
             if file not in self.log.closed:
-                self._file, self._pending = file, self._segments(file, skip=self._known[file])
+                self._file, self._pending = file, self._segments(file)
                 return True
         return False
 
@@ -140,11 +140,11 @@ class ListedFeed:
         # Absolute: executors do not start in the driver's folder.
         return deque(str(Path(file).absolute()) for file in self._connector.listing())
 
-    def _segments(self, file: str, *, skip: int) -> Iterator[Segment]:
-        """List the segments of a file, but for the first ``skip``."""
+    def _segments(self, file: str, known: Sequence[Segment] = ()) -> Iterator[Segment]:
+        """List the segments of a file, but for those that are listed already."""
         if isinstance(self._connector, Files) and self._connector.format != "parquet":
-            yield from self._parsed(self._connector, file, skip)
-        elif not skip:
+            yield from self._parsed(self._connector, file, known)
+        elif not known:
             yield from self._whole(file)
 
     def _whole(self, file: str) -> Iterator[Segment]:
@@ -165,8 +165,7 @@ class ListedFeed:
                 if rows:
                     yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
 
-    def _parsed(self, connector: Files, file: str, skip: int) -> Iterator[Segment]:
-        start, number = self.log.rows, len(self.log.segments) - skip
+    def _parsed(self, connector: Files, file: str, known: Sequence[Segment]) -> Iterator[Segment]:
         pieces = parse_file(
             file,
             connector.format,
@@ -174,20 +173,24 @@ class ListedFeed:
             max_record_bytes=connector.max_record_bytes,
             rows=SPOOL_ROWS,
         )
-        for place, piece in enumerate(pieces):
-            if place >= skip:
-                _set_aside(self._source, self._quarantine, number + place, piece.bad)
-                path = self.log.folder / f"spool-{number + place:08d}.arrow"
-                write_spool(path, piece.table)
+        # By rows and not by pieces: a file that was damaged, and is whole now, is cut up differently.
+        rows, wrong = sum(s.rows for s in known), sum(s.bad for s in known)
+        for piece in pieces:
+            table, bad = piece.table.slice(min(rows, piece.table.num_rows)), piece.bad[wrong:]
+            rows, wrong = max(rows - piece.table.num_rows, 0), max(wrong - len(piece.bad), 0)
+            if table.num_rows or bad:
+                number = len(self.log.segments)
+                _set_aside(self._source, self._quarantine, number, bad)
+                path = self.log.folder / f"spool-{number:08d}.arrow"
+                write_spool(path, table)
                 yield Segment(
                     file=file,
                     path=str(path),
                     kind="arrow",
-                    start=start,
-                    rows=piece.table.num_rows,
-                    bad=len(piece.bad),
+                    start=self.log.rows,
+                    rows=table.num_rows,
+                    bad=len(bad),
                 )
-                start += piece.table.num_rows
 
 
 class FetchedFeed:
