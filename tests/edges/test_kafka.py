@@ -436,7 +436,8 @@ def test_a_message_too_large_for_the_broker_is_told_at_once(
     app.sink("out", app.source("in", rr.rows(rows)), rr.to_kafka(kafka.address, kafka.topic()))
 
     with pytest.raises(rr.RunError, match=r"(?s)operator 'out' .*max.request.size"):
-        app.run(spark=spark, runs=runs).wait(timeout=60)
+        with app.run(spark=spark, runs=runs) as run:
+            run.wait(timeout=60)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,14 @@ def show(name: str, rows: int, screen: Screen | None = None) -> Callable[[int, p
         if not table.num_rows:
             return
         left = f", {table.num_rows - rows:,} more" if table.num_rows > rows else ""
-        picture = Table(title=f"{name}, batch {batch}: {table.num_rows:,} rows{left}", title_justify="left")
+        picture = Table()
         for field in table.schema:
             number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
             picture.add_column(field.name, justify="right" if number else "left")
         for row in table.slice(0, rows).to_pylist():
             picture.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+        # Not as the table's title, which would be broken to the width of a narrow one.
+        out.print(Text(f"{name}, batch {batch}: {table.num_rows:,} rows{left}"))
         out.print(picture)
 
     return shown

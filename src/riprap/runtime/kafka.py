@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +30,19 @@ _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 # A partition's messages come one after the other; offsets stay below this for any topic there is.
 _OFFSET_BITS = 44
 _PROBE_SECONDS = 1.0
+_KAFKA_ERROR = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+): (.*)")
+# Errors of the producer that waiting may mend. It has tried again by itself where it could.
+_PASSING = (
+    "TimeoutException",
+    "DisconnectException",
+    "NetworkException",
+    "NotLeaderOrFollowerException",
+    "LeaderNotAvailableException",
+    "NotEnoughReplicasException",
+    "NotEnoughReplicasAfterAppendException",
+    "KafkaStorageException",
+    "CoordinatorNotAvailableException",
+)
 # A try that takes longer is given up, and made again: how often and how long is for Riprap to say, and to show.
 _PRODUCER = {
     "kafka.max.block.ms": "10000",
@@ -139,11 +154,13 @@ class KafkaTarget:
         )
         try:
             writer.option("topic", self._connector.topic).save()
-        except PySparkException as error:
-            text = " ".join(str(error).split())
-            if "TimeoutException" in text or "DisconnectException" in text or "NetworkException" in text:
-                raise ConnectionLost(f"{self._connector.servers}: {text[:300]}") from error
-            raise
+        except (PySparkException, Py4JJavaError) as error:
+            found = _KAFKA_ERROR.search(str(error))
+            if found is None:
+                raise
+            if found[1] in _PASSING:
+                raise ConnectionLost(f"{self._connector.servers}: {found[2]}") from error
+            raise RunError(f"Kafka topic {self._connector.topic}: {found[1]}: {found[2]}") from error
 
     def read(self) -> pa.Table:
         raise RunError(f"rows in {self._connector} cannot be told from those of others: read the topic")
