@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import gzip
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.apps.test_logwatch import alerts_of, failures_in, real_lines
+from tests.apps.test_logwatch import at, attacks_of, failed, other, real_lines, steps_in
 from tests.apps.test_wordcount import real_mails, totals, words_in
+from tests.edges.rigs import swept_runs
+from tests.runtime.harness import only_run, read_parts, wait_until, whole
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.apps.logwatch import logwatch
 from riprap.apps.made_log import YEAR, make_log
 from riprap.apps.mails import write_mails
+from riprap.apps.syslog import END_OF_LOG
 from riprap.apps.wordcount import wordcount
+from riprap.runtime.segments import SegmentLog
 
 
 @pytest.mark.parametrize("batch_rows", [1_999, 100_000])
@@ -30,7 +39,7 @@ def test_log_watch_over_a_file(spark: SparkSession, tmp_path: Path, batch_rows: 
         found = [tuple(row.values()) for row in run.table("Alerts").to_pylist()]
         unread = run.table("Unread").num_rows
 
-    assert found == alerts_of(failures_in(lines, YEAR))
+    assert found == attacks_of(steps_in(lines, YEAR))
     assert len(found) == 1
     assert unread == sum(line.startswith("--") for line in lines)
 
@@ -46,8 +55,62 @@ def test_rotated_files_are_read_oldest_first(spark: SparkSession, tmp_path: Path
         run.wait()
         found = [tuple(row.values()) for row in run.table("Alerts").to_pylist()]
 
-    assert found == alerts_of(failures_in(lines, 2024))
+    assert found == attacks_of(steps_in(lines, 2024))
     assert len(found) == 12
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    yield from swept_runs(tmp_path)
+
+
+# The fifth batch is the end of the log alone.
+@pytest.mark.parametrize("crash", ["recorded:1:Attacks", "gathered:4:logwatch"])
+def test_log_watch_is_killed_and_taken_up(
+    spark: SparkSession, tmp_path: Path, runs: Path, crash: str
+) -> None:
+    # Two attacks are still open when the log ends.
+    lines = real_lines("OpenSSH_2k.log")
+    (tmp_path / "auth.log").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "riprap", "run", "logwatch", "--feed", "auth.log", "--out", "found"]
+    command += ["--set", "year=2024", "--batch-rows", "500", "--runs", str(runs), "--master", "local[1]"]
+    crashing = {"RIPRAP_CRASH_AT": crash, "RIPRAP_CRASH_ONCE": str(tmp_path / "crashed")}
+    killed = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **crashing}, capture_output=True, timeout=300, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+    feed = rr.files(tmp_path / "auth.log", format="text", last_line=END_OF_LOG)
+    app = logwatch(feed, rr.parquet(tmp_path / "found"), year=2024)
+    with app.run(spark=spark, folder=only_run(runs), batch_rows=500) as run:
+        run.wait()
+
+    found = [tuple(row.values()) for row in whole(read_parts(tmp_path / "found")).to_pylist()]
+    assert found == attacks_of(steps_in(lines, 2024))
+    (segments,) = only_run(runs).glob("**/segments.jsonl")
+    assert SegmentLog.end_of(segments.parent) == len(lines) + 1
+
+
+def test_a_live_log_has_no_end(spark: SparkSession, tmp_path: Path, runs: Path) -> None:
+    lines = [failed(f"06:00:0{s}") for s in range(5)]
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "1.log").write_text("\n".join(lines))
+    app = logwatch(logs, rr.memory(), year=2024)
+
+    with app.run(spark=spark, runs=runs, trigger="100ms") as run:
+        wait_until(lambda: run.progress().tuples_in == 5)
+        (logs / "_2.log").write_text("\n".join([other("06:10:03"), failed("06:10:03", "2.2.2.2")]))
+        (logs / "_2.log").rename(logs / "2.log")
+        wait_until(lambda: run.progress().tuples_in == 7)
+        (logs / "_3.log").write_text(other("06:10:04"))
+        (logs / "_3.log").rename(logs / "3.log")
+        wait_until(lambda: run.table("Alerts").num_rows)
+        found = [tuple(row.values()) for row in run.table("Alerts").to_pylist()]
+        run.stop()
+
+    assert found == [("1.1.1.1", at("06:00:00"), at("06:00:04"), 5)]
+    assert run.progress().tuples_in == 8
 
 
 def test_word_count_over_a_folder(spark: SparkSession, tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def test_lines_that_are_none_are_left_out_and_known() -> None:
     got, place = read_lines(pa.array(lines, pa.string()), Place(), start=2024)
     assert got.rows.tolist() == [9]
     assert got.table["message"].to_pylist() == ["good"]
-    assert place == Place(year=2024, month=12, program="sshd", message="good")
+    told = int(utc(2024, 12, 10, 6, 55, 46).timestamp()) * 1_000_000
+    assert place == Place(year=2024, month=12, log_time=told, program="sshd", message="good")
 
 
 def test_december_is_followed_by_the_next_year_and_late_lines_stay_in_theirs() -> None:
@@ -79,6 +80,13 @@ def test_december_is_followed_by_the_next_year_and_late_lines_stay_in_theirs() -
     expected = [(2024, 12), (2025, 1), (2024, 12), (2025, 1), (2025, 7), (2025, 6)]
     assert [(t.year, t.month) for t in times(*lines)] == expected
     assert [t.year for t in times("Nov 30 12:00:00 web1 a: b", "Mar  1 12:00:00 web1 a: b")] == [2024, 2025]
+
+
+def test_the_log_is_as_late_as_its_latest_line() -> None:
+    clocks = ["12:00:05", "12:00:03", "12:00:05", "12:00:06"]
+    rows = read(*(f"Dec 31 {clock} web1 a: b" for clock in clocks))
+    assert [row["time"].second for row in rows] == [5, 3, 5, 6]
+    assert [row["log_time"].second for row in rows] == [5, 5, 5, 6]
 
 
 def test_lines_with_a_year_leave_the_others_alone() -> None:

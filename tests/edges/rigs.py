@@ -55,6 +55,10 @@ class SourceRig:
         """Describe the source; where there is a server, by way of the relay."""
         raise NotImplementedError
 
+    def described(self) -> dict[str, Any]:
+        """Say by which call another process makes the source, for :func:`made`."""
+        raise NotImplementedError
+
     def columns(self, table: pa.Table) -> pa.Table:
         """Return the numbers of rows that came out."""
         return table
@@ -115,6 +119,9 @@ class PostgresRig(ServerRig):
     def source(self, **options: Any) -> SourceConnector:
         return self.table("t", **options)
 
+    def described(self) -> dict[str, Any]:
+        return {"call": "from_postgres", "url": self.url, "table": "t", "by": "n", "schema": SCHEMA}
+
     def table(self, table: str, *, by: str = "n", schema: str = SCHEMA, **options: Any) -> SourceConnector:
         """Describe a source of another table."""
         url = self.url.replace(self.server.address, self.relay.address)
@@ -153,6 +160,9 @@ class RedisRig(ServerRig):
     def source(self, **options: Any) -> SourceConnector:
         url = self.server.url.replace(self.server.address, self.relay.address)
         return rr.from_redis(url, self.stream, schema=SCHEMA, **options)
+
+    def described(self) -> dict[str, Any]:
+        return {"call": "from_redis", "url": self.server.url, "stream": self.stream, "schema": SCHEMA}
 
     def position_of(self, n: int, record: int) -> dict[str, Any]:
         with self.client() as client:
@@ -336,6 +346,12 @@ def _between(first: int, end: int, bad: Collection[int]) -> Iterator[tuple[int, 
         yield first, n
         first = n + 1
     yield first, end
+
+
+def made(call: str, **arguments: Any) -> SourceConnector:
+    """Make a source that another process described."""
+    connector: SourceConnector = getattr(rr, call)(**arguments)
+    return connector
 
 
 SINK = "_out"

@@ -159,6 +159,7 @@ def test_many_writers_at_once_lose_nothing(
     rig: PostgresRig, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "_LOOK_AGAIN_SECONDS", 0.01)
+
     def write(seed: int) -> None:
         chance = random.Random(seed)
         with transaction(rig) as connection:

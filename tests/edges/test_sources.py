@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from tests.edges.rigs import (
     SourceRig,
     TcpRig,
     TextRig,
+    came_out,
     check_rows,
     copying,
     events,
@@ -26,10 +31,13 @@ from tests.edges.rigs import (
     swept_runs,
     wait_for,
 )
-from tests.runtime.harness import wait_until
+from tests.runtime.harness import Programs, only_run, wait_until
 
 import riprap as rr
+from riprap.graph.operators import Source
+from riprap.runtime import feeds
 
+COPY = Path(__file__).with_name("copy_sources.py")
 FILES = ("csv", "json", "text")
 SERVERS = ("postgres", "redis", "tcp")
 
@@ -128,7 +136,6 @@ def test_connections_that_are_dropped(
         wait_for(run, 700)
 
     check_rows(rig, tmp_path / "out", range(700))
-    check_came_back(run, rig)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -245,6 +252,75 @@ def test_a_million_records(spark: SparkSession, rigs: Rigs, runs: Path, tmp_path
     run_to_end(copying([rig], tmp_path / "out"), spark, runs=runs, batch_rows=150_000)
 
     check_rows(rig, tmp_path / "out", range(count))
+
+
+@pytest.fixture
+def programs() -> Iterator[Programs]:
+    started = Programs()
+    yield started
+    started.end()
+
+
+def test_a_driver_that_is_killed_is_taken_up(
+    spark: SparkSession, rigs: Rigs, runs: Path, programs: Programs, tmp_path: Path
+) -> None:
+    made = rigs("postgres", "redis")
+    options = {"batch_rows": 100, "parallelism": 2}
+    for rig in made:
+        rig.put(0, 1000)
+    killed = {"sources": {rig.name: rig.described() for rig in made}, "out": str(tmp_path / "out")}
+    program = programs.start(
+        str(COPY),
+        tmp_path / "work",
+        {**killed, "options": {**options, "trigger": "50ms", "master": "local[1]", "runs": str(runs)}},
+        crash_at="recorded:4",
+    )
+    programs.finish(program, code=-signal.SIGKILL)
+    folder = only_run(runs)
+    for rig in made:
+        rig.put(1000, 1200)
+
+    run_to_end(copying(made, tmp_path / "out"), spark, folder=folder, **options)
+    run_to_end(copying(made, tmp_path / "unharmed"), spark, runs=runs, **options)
+
+    for rig in made:
+        check_rows(rig, tmp_path / "out", range(1200))
+        assert came_out(rig, tmp_path / "out").equals(came_out(rig, tmp_path / "unharmed"))
+
+
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_nobody_fetches_while_a_process_of_an_earlier_driver_does(
+    rigs: Rigs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rig,) = rigs("tcp")
+    source = copying([rig], tmp_path / "out").graph()["tcp"]
+    assert isinstance(source, Source)
+
+    def open_again() -> feeds.Feed:
+        return feeds.open_feed(
+            source, tmp_path, tmp_path, finite=True, batch_rows=1, tell=lambda kind, **_: None
+        )
+
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "fetching.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as earlier:
+        assert earlier.stdin is not None
+        assert earlier.stdout is not None
+        assert earlier.stdout.readline() == b"held\n"
+        with monkeypatch.context() as impatient:
+            impatient.setattr(feeds, "_OTHERS_SECONDS", 0.1)
+            with pytest.raises(rr.RunError, match=r"source 'tcp' \(.*\): another process still fetches into"):
+                open_again()
+        threading.Timer(0.2, earlier.kill).start()
+        open_again()
+        assert earlier.wait() == -signal.SIGKILL
 
 
 def wait_for_event(run: rr.Run, kind: str) -> None:

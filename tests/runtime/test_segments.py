@@ -381,6 +381,20 @@ def test_a_bad_record_stops_a_source_that_says_so(tmp_path: Path, kind: str) -> 
         feed_of(source, tmp_path).upto(0, 1)
 
 
+def test_a_file_that_failed_has_not_ended(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"n": 1}\nnonsense\n{"n": 2}\n')
+    source = source_of(rr.files(tmp_path, format="json", schema=SCHEMA, on_bad_record="fail"))
+    feed = feed_of(source, tmp_path)
+    for _ in range(2):
+        with pytest.raises(RunError, match="record 2"):
+            feed.upto(0, 9)
+
+    (tmp_path / "a.json").write_text('{"n": 1}\n{"n": 2}\n')
+
+    assert feed.upto(0, 9) == 2
+    assert [row["n"] for row in read(feed, source, 0, 2)] == [1, 2]
+
+
 def test_a_header_without_a_column_is_no_bad_record(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("n,t\n1,x\n")
     feed = feed_of(source_of(rr.files(tmp_path / "bad.csv", schema=SCHEMA)), tmp_path)
@@ -462,3 +476,112 @@ def test_paths_do_not_depend_on_the_folder_a_process_starts_in(
     monkeypatch.chdir(os.sep)
 
     assert read(feed, source, 0, 3) == numbers(0, 3)
+
+
+TEXT = "file string, number bigint, line string"
+
+
+def text_source(folder: Path, *, scan: bool = False) -> Source:
+    folder.mkdir(exist_ok=True)
+    open_files = rr.folder_scan if scan else rr.files
+    return source_of(open_files(folder, format="text", schema=TEXT, last_line="\x04"))
+
+
+def text_of(feed: ListedFeed, source: Source) -> list[tuple[str | None, int | None, str]]:
+    rows = read_rows(feed.log.segments, 0, feed.log.rows, source, ["file", "number", "line"]).columns
+    files = [None if f is None else Path(f).name for f in rows["file"].to_pylist()]
+    return list(zip(files, rows["number"].to_pylist(), rows["line"].to_pylist(), strict=True))
+
+
+END = (None, None, "\x04")
+
+
+def test_the_last_line_follows_the_last_file(tmp_path: Path) -> None:
+    source = text_source(tmp_path / "in")
+    (tmp_path / "in" / "a").write_text("one\ntwo")
+    (tmp_path / "in" / "b").write_text("three\n")
+    feed = feed_of(source, tmp_path / "in")
+
+    assert [feed.upto(0, 3), feed.upto(3, 9), feed.upto(4, 9)] == [3, 4, 4]
+    assert text_of(feed, source) == [("a", 1, "one"), ("a", 2, "two"), ("b", 1, "three"), END]
+    assert feed.log.end == 4
+
+
+@pytest.mark.parametrize("files", [{}, {"a": ""}], ids=["no file", "an empty file"])
+def test_no_lines_have_a_last_line_too(tmp_path: Path, files: dict[str, str]) -> None:
+    source = text_source(tmp_path / "in")
+    for name, text in files.items():
+        (tmp_path / "in" / name).write_text(text)
+    feed = feed_of(source, tmp_path / "in")
+
+    assert feed.upto(0, 9) == 1
+    assert text_of(feed, source) == [END]
+
+
+def test_the_last_line_of_a_scan_is_a_batch(tmp_path: Path) -> None:
+    source = text_source(tmp_path / "in", scan=True)
+    (tmp_path / "in" / "a").write_text("one\ntwo\n")
+    feed = feed_of(source, tmp_path / "in")
+
+    assert [feed.upto(0, 9), feed.upto(2, 9), feed.upto(3, 9)] == [2, 3, 3]
+
+
+@pytest.mark.parametrize("rows", [2, 9], ids=["the list goes on", "the list is fixed"])
+def test_the_last_line_is_there_once_however_often_a_run_is_taken_up(tmp_path: Path, rows: int) -> None:
+    source = text_source(tmp_path / "in")
+    (tmp_path / "in" / "a").write_text("one\n")
+    assert feed_of(source, tmp_path / "in").upto(0, rows) == 2
+    (tmp_path / "in" / "b").write_text("two\n")
+
+    for _ in range(2):
+        feed = feed_of(source, tmp_path / "in")
+        assert feed.upto(0, 9) == 2
+        assert text_of(feed, source) == [("a", 1, "one"), END]
+
+
+def test_a_crash_at_any_byte_leaves_one_last_line(tmp_path: Path) -> None:
+    source = text_source(tmp_path / "in")
+    (tmp_path / "in" / "a").write_text("one\n")
+    feed_of(source, tmp_path / "in").upto(0, 9)
+    log = log_of(tmp_path / "in") / "segments.jsonl"
+    whole = log.read_text()
+
+    for kept in range(0, len(whole), 5):
+        log.write_text(whole[:kept])
+        feed = feed_of(source, tmp_path / "in")
+        assert feed.upto(0, 99) == 2
+        assert text_of(feed, source) == [("a", 1, "one"), END]
+        assert log.read_text() == whole
+
+
+def test_a_feed_that_goes_on_has_no_last_line(tmp_path: Path) -> None:
+    source = text_source(tmp_path / "in")
+    (tmp_path / "in" / "a").write_text("one\n")
+    live = feed_of(source, tmp_path / "in", finite=False)
+    assert live.upto(0, 9) == 1
+    (tmp_path / "in" / "b").write_text("two\n")
+    assert live.upto(0, 9) == 2
+
+    # Taken up without a trigger it has an end, which does not come again.
+    finite = feed_of(source, tmp_path / "in")
+    assert finite.upto(0, 9) == 3
+    again = feed_of(source, tmp_path / "in", finite=False)
+    (tmp_path / "in" / "c").write_text("three\n")
+    assert again.upto(0, 9) == 4
+    last = feed_of(source, tmp_path / "in")
+    assert last.upto(0, 9) == 4
+    assert text_of(last, source) == [("a", 1, "one"), ("b", 1, "two"), END, ("c", 1, "three")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format": "csv", "schema": "line string", "last_line": "x"},
+        {"format": "text", "schema": "number bigint", "last_line": "x"},
+        {"format": "text", "last_line": 4},
+    ],
+)
+@pytest.mark.parametrize("open_files", [rr.files, rr.folder_scan])
+def test_a_last_line_is_a_line_of_text(tmp_path: Path, open_files: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(rr.GraphError, match=r"\(last_line=\.\.\.\) takes a text, for files of text"):
+        open_files(tmp_path, **options)

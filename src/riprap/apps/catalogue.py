@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from riprap.apps.bargain import bargain
 from riprap.apps.logwatch import logwatch
 from riprap.apps.market_real import read_real
 from riprap.apps.market_schema import FEED_SCHEMA
-from riprap.apps.syslog import oldest_first
+from riprap.apps.syslog import END_OF_LOG, oldest_first
 from riprap.apps.wordcount import wordcount
 from riprap.expressions import type_name
 from riprap.graph.connectors import SinkConnector, SourceConnector
@@ -79,10 +80,10 @@ def market_feed(path: str, rate: float | None = None) -> SourceConnector:
 def log_files(path: str, rate: float | None = None) -> SourceConnector:
     """Open logs: a file of text, plain or gzipped, a folder or a pattern."""
     _check_there(path)
-    logs = rr.files(path, format="text", rate=rate)
+    logs = rr.files(path, format="text", rate=rate, last_line=END_OF_LOG)
     by_age = oldest_first(logs.listing())
     # The path stays, for files that are yet to come.
-    return logs if by_age == logs.listing() else rr.files([*by_age, path], format="text", rate=rate)
+    return logs if by_age == logs.listing() else dataclasses.replace(logs, patterns=(*by_age, path))
 
 
 def folder_of_text(path: str, rate: float | None = None) -> SourceConnector:

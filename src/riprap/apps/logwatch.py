@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import riprap as rr
-from riprap.apps.syslog import LINE_SCHEMA, ReadSyslog
+from riprap.apps.attacks import ATTACK_SCHEMA, FollowAttacks
+from riprap.apps.syslog import END_OF_LOG, LINE_SCHEMA, ReadSyslog
 from riprap.graph.connectors import SinkConnector, SourceConnector
 
 # What sshd says of a failed login itself, and what the old PAM, which has a name of its own in the log, says of it. The
@@ -48,7 +49,10 @@ def logwatch(
     today: date | None = None,
     unreadable: SinkConnector | None = None,
 ) -> rr.Application:
-    """Describe log watch: an alert for every host that fails to log in ``attempts`` times within ``window``.
+    """Describe log watch: a row for every attack, in which a host fails to log in ``attempts`` times within ``window``.
+
+    It is put out when the host has been quiet for ``window``, or at the end of the log: a line ``END_OF_LOG``, which
+    the files of a path get. Another feed has to have it, as by ``rr.files(..., format="text", last_line=END_OF_LOG)``.
 
     ``year`` is that of the first line, where lines have none; without it, the latest that does not put the first line
     after ``today``. ``unreadable`` gets the lines that have no timestamp.
@@ -60,8 +64,9 @@ def logwatch(
     app = rr.Application("logwatch")
     app.function("failed_host", failed_host, returns="string")
     app.function("failed_times", failed_times, returns="bigint")
-    connector = rr.files(feed, format="text") if isinstance(feed, str | Path) else feed
-    source = app.source("Source", connector)
+    if isinstance(feed, str | Path):
+        feed = rr.files(feed, format="text", last_line=END_OF_LOG)
+    source = app.source("Source", feed)
     parsed = app.custom(
         "Parse", ReadSyslog, source, outputs={"Lines": LINE_SCHEMA, "Unreadable": "line string"},
         params={"start": year or today or date.today()},
@@ -69,24 +74,27 @@ def logwatch(
     assert isinstance(parsed, dict)
     logins = app.functor(
         "Logins", parsed["Lines"], where="startswith(program, 'sshd')",
-        select="time, failed_host(program, message) as host, message, times",
+        select="time, log_time, failed_host(program, message) as host, message, times",
     )  # fmt: skip
     failed = app.functor(
         "FailedLogins", logins, where="host is not null",
-        select="host, time, times * failed_times(message) as attempts",
+        select="host, time, log_time, times * failed_times(message) as attempts",
     )  # fmt: skip
+    sliding = rr.sliding(time=window, on="log_time")
     recent = app.aggregate(
-        "Recent", failed, by="host", window=rr.sliding(time=window, on="time"), emit=rr.every(tuples=1),
-        select="min(time) as first, max(time) as last, sum(attempts) as attempts, count(*) as lines",
+        "Recent", failed, by="host", window=sliding, emit=rr.every(tuples=1),
+        select="last(log_time) as log_time, last(time) as time, last(attempts) as attempts, sum(attempts) as recent",
     )  # fmt: skip
-    # A window of a single line follows a quiet time: whatever attack there was is over.
-    alerts = app.functor(
-        "Alert", recent, by="host", variables={"known": "false", "alert": "false"},
-        update=f"attempts >= {attempts} or (known and lines > 1) as known, "
-        f"attempts >= {attempts} and (not known or lines = 1) as alert",
-        where="alert", select="host, first, last, attempts",
+    # Log time goes on with the lines of any host.
+    times = app.functor(
+        "Times", parsed["Lines"], select="cast(null as string) as host, log_time, time, "
+        "cast(null as bigint) as attempts, cast(null as bigint) as recent",
     )  # fmt: skip
-    app.sink("Alerts", alerts, out)
+    attacks = app.custom(
+        "Attacks", FollowAttacks, [recent, times], schema=ATTACK_SCHEMA,
+        params={"attempts": attempts, "window": sliding.time},
+    )  # fmt: skip
+    app.sink("Alerts", attacks, out)
     if unreadable is not None:
         app.sink("Unread", parsed["Unreadable"], unreadable)
     return app

@@ -27,7 +27,11 @@ import riprap as rr
 
 Ints = npt.NDArray[np.int64]
 
-LINE_SCHEMA = "time timestamp, server string, program string, message string, times bigint"
+LINE_SCHEMA = (
+    "time timestamp, log_time timestamp, server string, program string, message string, times bigint"
+)
+# The line that stands for the end of a log: the character that ends what is typed at a terminal.
+END_OF_LOG = "\x04"
 MONTHS = pa.array(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
 
 _HEAD = (
@@ -42,14 +46,19 @@ _RFC_5424 = r"^(?P<program>\S+) \S+ \S+ (?:-|(?:\[(?:[^\]\\]|\\.)*\])+) ?\x{FEFF
 _REPEATED = r"^last message repeated (?P<times>\d{1,6}) times?$"
 _ROTATED = re.compile(r"(.*?)(?:\.(\d{1,4})|[-.](\d{8}[-\d]*))?(?:\.gz)?", re.S)
 _TIME = pa.timestamp("us", tz="UTC")
+_LONG_AGO = -(2**62)
 
 
 @dataclass
 class Place:
-    """Where a log has come to: the date of its last line without a year, and what its last line said."""
+    """Where a log has come to: the date of its last line without a year, and what its last line said.
+
+    ``log_time`` is the latest time it told, in microseconds.
+    """
 
     year: int = 0
     month: int = 0
+    log_time: int = _LONG_AGO
     program: str = ""
     message: str = ""
 
@@ -63,7 +72,10 @@ class Lines:
 
 
 class ReadSyslog(rr.CustomOperator):
-    """Read lines of text; those without a timestamp go to the second output."""
+    """Read lines of text; those without a timestamp go to the second output.
+
+    The line that stands for the end of the log is passed on with the others: it has no time.
+    """
 
     state: Place
 
@@ -73,6 +85,7 @@ class ReadSyslog(rr.CustomOperator):
     def process(self, port: int | str, batch: pa.RecordBatch) -> None:
         lines = batch.column("line")
         read, self.state = read_lines(lines, self.state, start=self._start)
+        read = _with_ends(read, lines)
         self.submit(read.table, 0, rows=read.rows.tolist())
         unread = np.setdiff1d(np.arange(len(lines)), read.rows)
         self.submit(pa.table({"line": lines.take(pa.array(unread))}), 1, rows=unread.tolist())
@@ -85,6 +98,8 @@ def read_lines(lines: pa.Array, place: Place, *, start: int | date) -> tuple[Lin
     that does not put it after that day. A year ends where the month falls, but for the step from one month to the
     one before it: that is a line which came late.
 
+    ``log_time`` is the latest time that a line and those before it told: lines may come a little late.
+
     The classic syslogd writes "last message repeated 3 times": such a line says thrice what the one before it said.
     """
     head = pc.extract_regex(lines, _HEAD)
@@ -92,11 +107,14 @@ def read_lines(lines: pa.Array, place: Place, *, start: int | date) -> tuple[Lin
     head = head.take(pa.array(rows))
     part = dict(zip((f.name for f in head.type), head.flatten(), strict=True))
     time, place = _times(part, place, start)
+    log_time = np.maximum.accumulate(np.maximum(time.cast(pa.int64()).to_numpy(), place.log_time))
     program, message = _programs(part["rest"], part["version"])
     program, message, times = _unrepeated(program, message, place)
     if len(rows):
-        place = dataclasses.replace(place, program=program[-1].as_py(), message=message[-1].as_py())
-    columns = {"time": time, "server": part["server"], "program": program, "message": message, "times": times}
+        said = {"program": program[-1].as_py(), "message": message[-1].as_py()}
+        place = dataclasses.replace(place, log_time=int(log_time[-1]), **said)
+    columns = {"time": time, "log_time": pa.array(log_time).cast(_TIME), "server": part["server"]}
+    columns |= {"program": program, "message": message, "times": times}
     return Lines(table=pa.table(columns), rows=rows), place
 
 
@@ -114,6 +132,17 @@ def oldest_first(names: Iterable[str]) -> list[str]:
         return log, number is None and day is None, -int(number or 0), day or ""
 
     return sorted(names, key=age)
+
+
+def _with_ends(read: Lines, lines: pa.Array) -> Lines:
+    """Put the ends of the log among the lines that were read."""
+    ends = np.flatnonzero(pc.fill_null(pc.equal(lines, END_OF_LOG), False).to_numpy(zero_copy_only=False))
+    if not len(ends):
+        return read
+    nothing = pa.table({f.name: pa.nulls(len(ends), f.type) for f in read.table.schema})
+    rows = np.concatenate([read.rows, ends])
+    order = np.argsort(rows)
+    return Lines(table=pa.concat_tables([read.table, nothing]).take(pa.array(order)), rows=rows[order])
 
 
 def _times(part: dict[str, pa.Array], place: Place, start: int | date) -> tuple[pa.Array, Place]:

@@ -6,7 +6,9 @@ a thread, ahead of the batches. Either way a row counts once its segment is writ
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import threading
 import time
 from collections import deque
@@ -29,6 +31,8 @@ from riprap.graph.operators import Source
 from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_spool
 
 MEMORY = "memory"
+# What stands for the file of a line that is in none; files have absolute paths.
+_LAST_LINE = "last line"
 _PACE = "pace.json"
 _PACE_FORMAT = "riprap-pace/1"
 # A generated source has no last row of its own.
@@ -36,6 +40,8 @@ _ENDLESS = 2**60
 _POLL_SECONDS = 0.1
 # How many batches are fetched ahead of the one at hand.
 _BATCHES_AHEAD = 3
+# How long a process of a driver that is gone may take to end.
+_OTHERS_SECONDS = 30.0
 
 
 class Feed(Protocol):
@@ -93,7 +99,7 @@ class ListedFeed:
 
     def find(self, end: int) -> None:
         while self.log.rows < end and not (self._finite and self.log.end is not None):
-            segment = next(self._pending, None)
+            segment = self._next()
             if segment is not None:
                 self.log.add(segment)
             elif self._file is not None:
@@ -103,6 +109,16 @@ class ListedFeed:
                 if self._finite:
                     self.log.finish()
                 break
+
+    def _next(self) -> Segment | None:
+        try:
+            return next(self._pending, None)
+        except BaseException:
+            if self._file is not None:
+                # A file that failed has not ended: whoever asks again is told again.
+                known = [segment for segment in self.log.segments if segment.file == self._file]
+                self._pending = self._segments(self._file, known)
+            raise
 
     def release(self, offset: int) -> None:
         segments = self.log.segments
@@ -124,6 +140,9 @@ class ListedFeed:
         return max(same, default=row)
 
     def _open_next(self) -> bool:
+        if self._finite and self.log.segments and self.log.segments[-1].file == _LAST_LINE:
+            # An earlier process came to the end: files that have appeared since are not of this run.
+            return False
         left = self._left if self._left is not None else self._list()
         if self._finite:
             self._left = left
@@ -132,7 +151,14 @@ class ListedFeed:
             if file not in self.log.closed:
                 self._file, self._pending = file, self._segments(file)
                 return True
+        if self._finite and self._has_last_line and _LAST_LINE not in self.log.closed:
+            self._file, self._pending = _LAST_LINE, self._segments(_LAST_LINE)
+            return True
         return False
+
+    @property
+    def _has_last_line(self) -> bool:
+        return isinstance(self._connector, Files) and self._connector.last_line is not None
 
     def _list(self) -> deque[str]:
         if not isinstance(self._connector, Files):
@@ -142,10 +168,21 @@ class ListedFeed:
 
     def _segments(self, file: str, known: Sequence[Segment] = ()) -> Iterator[Segment]:
         """List the segments of a file, but for those that are listed already."""
-        if isinstance(self._connector, Files) and self._connector.format != "parquet":
+        if file == _LAST_LINE:
+            if not known:
+                yield self._last_line()
+        elif isinstance(self._connector, Files) and self._connector.format != "parquet":
             yield from self._parsed(self._connector, file, known)
         elif not known:
             yield from self._whole(file)
+
+    def _last_line(self) -> Segment:
+        """Spool the line that follows the last file."""
+        assert isinstance(self._connector, Files)
+        row = dict.fromkeys(self._connector.schema.names) | {"line": self._connector.last_line}
+        path = self.log.folder / f"spool-{len(self.log.segments):08d}.arrow"
+        write_spool(path, pa.Table.from_pylist([row], self._connector.schema))
+        return Segment(file=_LAST_LINE, path=str(path), kind="arrow", start=self.log.rows, rows=1)
 
     def _whole(self, file: str) -> Iterator[Segment]:
         """Yield what can be read by row number where it is."""
@@ -199,6 +236,7 @@ class FetchedFeed:
     def __init__(
         self, source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
     ) -> None:
+        self._held = _hold(folder, f"source '{source.name}' ({source.location})")
         self.log = SegmentLog(folder)
         connector = source.connector
         assert isinstance(connector, FetchedSource)
@@ -290,6 +328,27 @@ class FetchedFeed:
         while self.log.rows - self._taken > self._ahead:
             self._room.wait(_POLL_SECONDS)
             self._room.clear()
+
+
+def _hold(folder: Path, what: str) -> int:
+    """Wait until nobody else fetches into a folder, and keep others from it for as long as this process lives.
+
+    A process that fetches outlives the driver it worked for by a moment, and would go on numbering rows.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder / "fetching.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    deadline = time.monotonic() + _OTHERS_SECONDS
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return held
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(held)
+                raise RunError(
+                    f"{what}: another process still fetches into {folder}. End it, and take the run up again"
+                ) from None
+            time.sleep(_POLL_SECONDS)
 
 
 def _set_aside(source: Source, folder: Path, number: int, bad: Sequence[BadRecord]) -> None:

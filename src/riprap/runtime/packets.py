@@ -36,28 +36,31 @@ def pack(plan: Plan, source: int, rows: Rows) -> Iterator[pa.RecordBatch]:
     """Cut rows up by task and pack each part."""
     if not rows.rows:
         return
-    entry = plan.entries[source]
-    if entry.tick is not None and plan.keyed:
-        # Ticks are for every task.
-        task = None
-    elif plan.keyed:
-        keys, code = encode_keys(_key_columns(plan, entry, rows), rows.rows)
-        task = bucket_tasks(plan, keys.hashes)[code]
-    else:
-        task = np.arange(rows.rows) * plan.tasks // rows.rows
     label = labels(plan.tasks)
     batch = pa.RecordBatch.from_arrays(
         [*rows.columns.values(), pa.array(rows.position)], [*rows.columns, _POSITION]
     )
-    for number in range(plan.tasks):
-        mine = np.arange(rows.rows) if task is None else np.flatnonzero(task == number)
-        if len(mine):
-            part = batch.take(pa.array(mine)) if len(mine) < rows.rows else batch
-            position = rows.position[mine]
-            values = [label[number], source, len(mine), position.min(), position.max(), _to_bytes(part)]
+    for number, part in enumerate(_parts(plan, plan.entries[source], rows, batch)):
+        if part.num_rows:
+            position = part.column(_POSITION).to_numpy()
+            values = [label[number], source, part.num_rows, position.min(), position.max(), _to_bytes(part)]
             yield pa.RecordBatch.from_arrays(
                 [pa.array([v], f.type) for v, f in zip(values, _ARROW, strict=True)], schema=_ARROW
             )
+
+
+def _parts(plan: Plan, entry: Entry, rows: Rows, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield what each task gets: its keys, or an equal share; of ticks, all of them."""
+    if plan.keyed and entry.tick is None:
+        keys, code = encode_keys(_key_columns(plan, entry, rows), rows.rows)
+        task = bucket_tasks(plan, keys.hashes)[code]
+        for number in range(plan.tasks):
+            mine = np.flatnonzero(task == number)
+            yield batch.take(pa.array(mine)) if len(mine) < rows.rows else batch
+        return
+    for number in range(plan.tasks):
+        low, high = rows.rows * number // plan.tasks, rows.rows * (number + 1) // plan.tasks
+        yield batch if plan.keyed else batch.slice(low, high - low)
 
 
 def _key_columns(plan: Plan, entry: Entry, rows: Rows) -> list[pa.Array]:

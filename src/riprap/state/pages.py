@@ -207,7 +207,8 @@ def _run_folder(lease: str) -> Path | None:
 
 def _last_change(folder: Path) -> float:
     """Return when anything came into a page folder or its stores, or went: a live run changes them every batch."""
-    found = [folder.stat().st_mtime]
+    found = [0.0]
+    # Others sweep too: what is gone is left out.
     for path, _, _ in os.walk(folder):
         with contextlib.suppress(FileNotFoundError):
             found.append(os.stat(path).st_mtime)

@@ -45,7 +45,7 @@ _TEXT = ("line", "file", "number")
 class Files:
     """Files, folders or patterns, read in the order of their names; new ones are picked up as they appear.
 
-    With ``scan`` a batch ends with each file.
+    With ``scan`` a batch ends with each file. ``last_line`` follows the last line of the last file of text.
     """
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -61,6 +61,7 @@ class Files:
     scan: bool = False
     on_bad_record: OnBadRecord = "quarantine"
     max_record_bytes: int = MOST_RECORD_BYTES
+    last_line: str | None = None
 
     def __str__(self) -> str:
         how = "scan of " if self.scan else ""
@@ -99,15 +100,17 @@ def files(
     rate: float | None = None,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
+    last_line: str | None = None,
 ) -> Files:
     """Read Parquet, CSV, JSON-lines or text files from a path, a folder, a pattern, or several of them.
 
     ``schema`` is needed for CSV and JSON; Parquet has its own, and a line of text is ``line string``, besides which
     ``file string`` and ``number bigint`` (its number in the file) can be asked for. ``rate`` replays the files as a
     live feed of so many tuples a second. ``**`` in a pattern matches folders at any depth. A record that cannot be
-    read goes to the run's quarantine, or with ``on_bad_record="fail"`` ends the run.
+    read goes to the run's quarantine, or with ``on_bad_record="fail"`` ends the run. ``last_line`` is a line that tells
+    operators of the end: in a run without a trigger it follows the last file of text. It has no file and no number.
     """
-    return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes)
+    return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes, last_line)
 
 
 def folder_scan(
@@ -117,9 +120,12 @@ def folder_scan(
     schema: str | pa.Schema | None = None,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
+    last_line: str | None = None,
 ) -> Files:
     """Read the files of a folder one by one: a batch ends with each. Otherwise as :func:`files`."""
-    return _files("folder_scan", path, format, schema, None, on_bad_record, max_record_bytes, scan=True)
+    return _files(
+        "folder_scan", path, format, schema, None, on_bad_record, max_record_bytes, last_line, scan=True
+    )
 
 
 def _files(
@@ -130,6 +136,7 @@ def _files(
     rate: float | None,
     on_bad_record: OnBadRecord,
     max_record_bytes: int,
+    last_line: str | None,
     *,
     scan: bool = False,
 ) -> Files:
@@ -143,6 +150,13 @@ def _files(
         known = schema_of_records(what, chosen, schema, text=_TEXT)
     else:
         known = schema_of(schema) if schema is not None else _schema_of_parquet(patterns)
+    if last_line is not None and (
+        chosen != "text" or "line" not in known.names or not isinstance(last_line, str)
+    ):
+        raise GraphError(
+            f"{what}(last_line=...) takes a text, for files of text with a column 'line'; got {last_line!r} for "
+            f"{chosen} files with {', '.join(known.names)}"
+        )
     return Files(
         patterns=patterns,
         format=chosen,
@@ -151,6 +165,7 @@ def _files(
         scan=scan,
         on_bad_record=check_on_bad_record(what, on_bad_record),
         max_record_bytes=whole_number(f"{what}(max_record_bytes=...)", max_record_bytes),
+        last_line=last_line,
     )
 
 
