@@ -216,6 +216,8 @@ CELLS += [
     "0",
     "é",
     "\u0661",
+    "12345678901234567890123456789012345678",
+    "-99999999999999999999999999999999999999",
 ]
 CELLS += [day + time for day in DAYS for time in TIMES]
 PADS = ["x", " x", "x ", "\tx", "x\t", "\u00a0x", "x\x0b"]
@@ -229,6 +231,7 @@ TYPES = [
     "timestamp",
     "timestamp_ntz",
     "decimal(10,2)",
+    "decimal(38,0)",
 ]
 
 

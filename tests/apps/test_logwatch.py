@@ -84,6 +84,21 @@ def test_a_row_has_the_whole_of_an_attack() -> None:
     assert watch(lines) == [("1.1.1.1", at("06:00:00"), at("06:59:00"), 60)]
 
 
+def test_the_example_of_the_docs() -> None:
+    repeated = "message repeated 4 times: [ Failed password for root from 10.0.0.1 port 4242 ssh2]"
+    lines = [
+        failed("06:00:00", "10.0.0.1"),
+        failed("06:08:00", "10.0.0.1"),
+        f"Dec 10 06:16:00 web1 sshd[7]: {repeated}",
+        failed("06:16:30", "10.0.0.2"),
+        failed("06:25:59", "10.0.0.1"),
+    ]
+    found = [("10.0.0.1", at("06:00:00"), at("06:25:59"), 7)]
+    assert watch(lines, ended=False) == []
+    assert watch([*lines, other("06:36:00")], ended=False) == found
+    assert watch(lines) == found
+
+
 def test_a_slow_trickle_is_no_attack() -> None:
     # Every three minutes: never more than four within ten minutes, for as long as it goes on.
     lines = [failed(f"{6 + m // 60:02}:{m % 60:02}:00") for m in range(0, 600, 3)]
@@ -181,7 +196,7 @@ def test_a_repeated_message_counts_as_often_as_it_says() -> None:
 
 
 def test_what_comes_after_the_end_begins_anew() -> None:
-    # As when a run that had come to its end is taken up with a trigger.
+    # As when a run that was killed at its end is taken up with a trigger.
     lines = [failed(f"06:00:0{s}") for s in range(6)]
     first = ("1.1.1.1", at("06:00:00"), at("06:00:05"), 6)
     assert watch([*lines, END_OF_LOG, failed("06:00:06")]) == [first]

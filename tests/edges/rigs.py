@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import select
-import shutil
 import socket
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,7 +29,6 @@ from tests.services.relay import Relay
 
 import riprap as rr
 from riprap.graph.connectors import SourceConnector
-from riprap.state.pages import page_root, sweep
 
 SCHEMA = "n bigint, m bigint"
 _ADD_ENTRIES = """
@@ -399,13 +397,6 @@ def run_to_end(app: rr.Application, spark: SparkSession, **options: Any) -> rr.R
     with app.run(spark=spark, **options) as run:
         assert run.wait(timeout=120), "the run did not end"
     return run
-
-
-def swept_runs(folder: Path) -> Iterator[Path]:
-    """Give a folder for runs; whatever pages its runs leave are swept afterwards."""
-    yield folder / "runs"
-    shutil.rmtree(folder / "runs", ignore_errors=True)
-    sweep(page_root())
 
 
 def came_out(rig: SourceRig, out: Path) -> pa.Table:

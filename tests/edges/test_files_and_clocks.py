@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,18 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.edges.rigs import LeftError, swept_runs, wait_for
+from tests.edges.rigs import LeftError, wait_for
 from tests.runtime.harness import lines_of, read_parts, wait_until, whole
 
 import riprap as rr
 from riprap.graph.connectors import SourceConnector
 
 SCHEMA = "file string, number bigint, line string"
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    yield from swept_runs(tmp_path)
 
 
 class Batches:

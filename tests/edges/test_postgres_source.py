@@ -21,7 +21,6 @@ from tests.edges.rigs import (
     copying_of,
     events,
     run_to_end,
-    swept_runs,
 )
 from tests.services.postgres import Postgres
 
@@ -31,11 +30,6 @@ from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.postgres import PostgresFetcher
 from riprap.adapters.retrying import ConnectionLost
 from riprap.graph.connectors import FromPostgres
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    yield from swept_runs(tmp_path)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.edges.rigs import RedisRig, check_rows, check_table, copying, run_to_end, run_until, swept_runs
+from tests.edges.rigs import RedisRig, check_rows, check_table, copying, run_to_end, run_until
 from tests.services.redis import Redis
 
 import riprap as rr
@@ -19,11 +19,6 @@ from riprap.adapters.retrying import ConnectionLost
 from riprap.graph.connectors import FromRedis
 
 REMOVED = r"Redis stream {stream}: {gone} removed before the run had read them \(the last it read is {last}\)"
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    yield from swept_runs(tmp_path)
 
 
 @pytest.fixture

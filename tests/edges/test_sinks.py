@@ -46,21 +46,6 @@ DIES_IN = 2
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "runs"
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-    sweep(page_root())
-
-
-@pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
-    started = Programs()
-    yield started
-    started.end()
-
-
-@pytest.fixture
 def listener() -> Iterator[Listener]:
     with listening() as found:
         yield found

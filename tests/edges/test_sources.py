@@ -28,7 +28,6 @@ from tests.edges.rigs import (
     quarantined,
     run_to_end,
     run_until,
-    swept_runs,
     wait_for,
 )
 from tests.runtime.harness import Programs, only_run, wait_until
@@ -42,11 +41,6 @@ FILES = ("csv", "json", "text")
 SERVERS = ("postgres", "redis", "tcp")
 
 Rigs = Callable[..., list[SourceRig]]
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    yield from swept_runs(tmp_path)
 
 
 @pytest.fixture

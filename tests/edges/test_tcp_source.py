@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.edges.rigs import LineServer, copying_of, quarantined, run_to_end, swept_runs
+from tests.edges.rigs import LineServer, copying_of, quarantined, run_to_end
 from tests.runtime.harness import read_parts, whole
 from tests.services.ports import HOST, free_port
 
@@ -195,11 +195,6 @@ def test_a_source_that_stops_at_bad_lines_first_hands_on_those_before() -> None:
     assert [each.table.column("n").to_pylist() for each in found] == [[1, 2], []]
     assert [each.cursor for each in found] == [3, 6]
     assert [line for line, _ in bad(found)] == [4]
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    yield from swept_runs(tmp_path)
 
 
 def test_all_formats_in_one_run(spark: SparkSession, runs: Path, tmp_path: Path) -> None:

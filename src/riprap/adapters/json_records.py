@@ -172,7 +172,8 @@ def _fits_decimal(value: int | str | float | decimal.Decimal, *, scale: int, who
     lost = -int(exponent) - scale
     if lost > 0 and any(digits[-lost:]):
         return False
-    return abs(number) < decimal.Decimal(10) ** whole
+    # Not abs(), which rounds to the context's 28 digits.
+    return number.copy_abs() < decimal.Decimal(10) ** whole
 
 
 def _is_date(text: str) -> bool:

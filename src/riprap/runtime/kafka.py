@@ -19,7 +19,7 @@ from riprap.adapters.bad_records import BadRecord, write_quarantine
 from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
 from riprap.adapters.retrying import ConnectionLost, Tell
-from riprap.errors import RunError
+from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import FromKafka, ToKafka
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
@@ -126,6 +126,18 @@ def set_aside(source: Source, folder: Path, bad: Sequence[BadRecord]) -> None:
         )
     first = bad[0].position
     write_quarantine(folder, int(first["partition"]) << _OFFSET_BITS | int(first["offset"]), bad)
+
+
+def explained(error: RiprapError, graph: Graph) -> RiprapError:
+    """Say which source it was where Kafka's client failed inside of Spark: it names neither."""
+    sources = [s for s in graph.of_kind(Source) if isinstance(s.connector, FromKafka)]
+    text = str(error)
+    if not sources or "kafka" not in text or any(str(source) in text for source in sources):
+        return error
+    named = " or ".join(f"{source}, {source.connector}" for source in sources)
+    return RunError(
+        f"{named}: {text}\nCheck that the broker runs, that the topic exists, and what options= says"
+    )
 
 
 class KafkaTarget:

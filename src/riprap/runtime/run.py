@@ -21,7 +21,7 @@ from riprap.graph.operators import Source
 from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.kafka import BrokerWatch
+from riprap.runtime.kafka import BrokerWatch, explained
 from riprap.runtime.meter import Progress, sum_up
 from riprap.runtime.site import Housing
 from riprap.state.pages import Lease, page_root, sweep
@@ -176,7 +176,7 @@ class Run:
             self._told = True
             # The others would go on without it.
             self._halt()
-            error = as_riprap_error(failure)
+            error = explained(as_riprap_error(failure), self.graph)
             self._folder.event("failed", error=type(error).__name__, message=str(error))
             raise error from failure
 

@@ -138,17 +138,19 @@ def _check_columns(here: Here, connector: SinkConnector, schema: pa.Schema) -> N
             f"to_kafka(key=...) names column '{connector.key}', which does not exist", has(schema)
         )
     format = "json" if isinstance(connector, ToKafka) else getattr(connector, "format", "")
-    cannot = _CANNOT_HOLD.get(type(connector)) or {"json": pa.types.is_binary, "csv": pa.types.is_list}.get(
-        format
-    )
+    cannot = _CANNOT_HOLD.get(type(connector)) or {"json": _has_bytes, "csv": pa.types.is_list}.get(format)
     bad = [f for f in schema if cannot is not None and cannot(f.type)]
     if bad:
-        kind = "binary" if pa.types.is_binary(bad[0].type) else "list"
+        kind = "binary" if _has_bytes(bad[0].type) else "list"
         what = f"a {format.upper()} file" if isinstance(connector, FileSink) else str(connector)
         raise here.error(
             f"{what} cannot hold the {kind} column '{bad[0].name}'",
             "Leave it out with a functor's select=",
         )
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    return _has_bytes(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_binary(kind))
 
 
 # What has no format to say so.
