@@ -115,10 +115,10 @@ def test_files_say_what_they_lack(tmp_path: Path) -> None:
         f"cannot read the schema of {tmp_path}/broken.parquet: "
     )
     assert message(lambda: rr.files("feed")) == (
-        "cannot tell the format of feed: say format='parquet', 'csv' or 'json'"
+        "cannot tell the format of feed: say format='parquet', 'csv', 'json' or 'text'"
     )
     assert message(lambda: rr.files("feed", format="xml")) == (  # type: ignore[arg-type]
-        "files(format=...) is 'parquet', 'csv' or 'json', got 'xml'"
+        "files(format=...) is 'parquet', 'csv', 'json' or 'text', got 'xml'"
     )
     assert message(lambda: rr.files([])) == "files(...) needs at least one path"
 
@@ -201,3 +201,62 @@ def test_rows_that_do_not_fit_their_schema_are_a_graph_error() -> None:
 
 def test_an_arrow_schema_is_as_good_as_text() -> None:
     assert rr.rows([], parse_schema("a int")).schema == rr.rows([], "a int").schema
+
+
+SAID = {
+    "schema of text": (
+        lambda: rr.files("a.log", schema="text string"),
+        "files: the schema of text is made of line string, file string, number bigint, got '['text']'",
+    ),
+    "no schema of messages": (
+        lambda: rr.from_kafka("h:1", "t"),
+        "from_kafka(...) of json needs schema=, such as 'ticker string, price double'",
+    ),
+    "what to do with bad records": (
+        lambda: rr.from_tcp("h", 1, on_bad_record="ignore"),  # type: ignore[arg-type]
+        "from_tcp(on_bad_record=...) is 'quarantine' or 'fail', got 'ignore'",
+    ),
+    "no port": (
+        lambda: rr.from_tcp("h", 0),
+        "from_tcp(host, port) takes a port between 1 and 65535, got 0",
+    ),
+    "no URL": (
+        lambda: rr.to_postgres("localhost", "t"),
+        "to_postgres(url, ...) takes a URL such as 'postgresql://user:password@host/...', got 'localhost'",
+    ),
+    "by": (
+        lambda: rr.from_postgres("postgresql://h/d", "t", by="id", schema="n bigint"),
+        "from_postgres(by=...) names 'id', which is not in schema=: n",
+    ),
+    "start": (
+        lambda: rr.from_kafka("h:1", "t", schema="n int", start="now"),  # type: ignore[arg-type]
+        "from_kafka(start=...) is 'earliest' or 'latest', got 'now'",
+    ),
+    "rate": (lambda: rr.rate(0), "rate= takes a positive number of tuples a second, got 0"),
+    "limit": (
+        lambda: rr.ticks(every="1s", limit=0),
+        "ticks(limit=...) takes a whole number of at least 1, got 0",
+    ),
+    "retry": (
+        lambda: rr.to_redis("redis://h", "s", retry_for="soon"),
+        "to_redis(retry_for=...) takes a time such as '10s', '250ms' or '2m', got 'soon'",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", SAID)
+def test_adapters_say_what_is_wrong(wrong: str) -> None:
+    build, wanted = SAID[wrong]
+
+    assert message(build) == wanted
+
+
+def test_passwords_are_not_shown() -> None:
+    shown = [
+        rr.from_postgres("postgresql://me:secret@h/d", "t", by="n", schema="n int"),
+        rr.to_postgres("postgresql://me:secret@h/d", "t"),
+        rr.from_redis("redis://:secret@h", "s", schema="n int"),
+        rr.to_redis("redis://:secret@h", "s"),
+    ]
+
+    assert all("secret" not in str(connector) and "***" in str(connector) for connector in shown)
