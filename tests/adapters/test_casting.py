@@ -54,23 +54,25 @@ def test_of_numbers_written_as_text_exactly_those_that_are_none_are_bad(
     fitting = [(i, v) for i, v in enumerate(values) if is_int(v)]
     assert cast.table.column("place").to_pylist() == [i for i, _ in fitting]
     assert cast.table.column("n").to_pylist() == [None if v is None else int(v) for _, v in fitting]
-    assert cast.bad == [(i, f"column 'n': {v!r} is not int64") for i, v in enumerate(values) if not is_int(v)]
+    assert cast.bad == [
+        (i, f"column 'n': {v!r} is not a bigint") for i, v in enumerate(values) if not is_int(v)
+    ]
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "told"),
     [
-        (pa.array([2**31]), pa.int32(), "2147483648 is not int32"),
-        (pa.array([1.5]), pa.int64(), "1.5 is not int64"),
-        (pa.array([b"\xff"]), pa.string(), r"b'\xff' is not string"),
-        (pa.array([Decimal("1.25")]), pa.decimal128(9, 1), "Decimal('1.25') is not decimal128(9, 1)"),
+        (pa.array([2**31]), pa.int32(), "2147483648 is not an int"),
+        (pa.array([1.5]), pa.int64(), "1.5 is not a bigint"),
+        (pa.array([b"\xff"]), pa.string(), r"b'\xff' is not a string"),
+        (pa.array([Decimal("1.25")]), pa.decimal128(9, 1), "Decimal('1.25') is not a decimal(9,1)"),
         (
             pa.array(["2024-02-30"]),
             pa.timestamp("us", "UTC"),
-            "'2024-02-30' is not timestamp[us, tz=UTC]",
+            "'2024-02-30' is not a timestamp",
         ),
-        (pa.array(["yes!"]), pa.bool_(), "'yes!' is not bool"),
-        (pa.array(["x" * 500]), pa.int64(), "'" + "x" * 79 + " is not int64"),
+        (pa.array(["yes!"]), pa.bool_(), "'yes!' is not a boolean"),
+        (pa.array(["x" * 500]), pa.int64(), "'" + "x" * 76 + "... is not a bigint"),
     ],
 )
 def test_what_does_not_fit_is_shown(value: pa.Array, kind: pa.DataType, told: str) -> None:
@@ -86,7 +88,7 @@ def test_a_row_with_two_faults_is_bad_once_for_the_first_column() -> None:
     cast = cast_table(table, pa.schema([("a", pa.int64()), ("b", pa.int64())]))
 
     assert cast.table.to_pylist() == [{"a": 2, "b": 3}]
-    assert cast.bad == [(0, "column 'a': 'x' is not int64"), (1, "column 'b': 'z' is not int64")]
+    assert cast.bad == [(0, "column 'a': 'x' is not a bigint"), (1, "column 'b': 'z' is not a bigint")]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_an_extension_column_counts_as_what_it_is_stored_as() -> None:
     cast = cast_table(pa.table({"n": opaque}), INT)
 
     assert cast.table.column("n").to_pylist() == [12, None]
-    assert cast.bad == [(1, "column 'n': 'x' is not int64")]
+    assert cast.bad == [(1, "column 'n': 'x' is not a bigint")]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.int64())])

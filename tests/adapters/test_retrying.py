@@ -86,9 +86,7 @@ def test_the_error_names_the_operator_the_server_and_what_to_do(world: World) ->
 def test_each_try_is_told_and_the_return_too(world: World) -> None:
     retry = world.retry(60)
     lose(retry, 3)
-    assert retry.lost_now
     retry.works()
-    assert not retry.lost_now
 
     lost = [
         ("connection lost", {"what": WHAT, "message": "refused", "tries": tries, "wait": wait})

@@ -8,13 +8,16 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from tests.edges.sink_rigs import SqliteRig, numbers
 
 import riprap as rr
+from riprap.adapters.opening import make_target
 from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.sqlite import SqliteTarget
 from riprap.errors import RunError
@@ -119,3 +122,52 @@ def test_not_a_number_becomes_null(tmp_path: Path) -> None:
 
     assert out.read().column("x").to_pylist() == [None, 0.0, None, math.inf, -math.inf, 5e-324]
     out.close()
+
+
+def test_two_sinks_of_a_run_share_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    app = rr.Application("shared")
+    numbers = app.source("numbers", rr.rows([{"n": n} for n in range(10)], "n bigint"))
+    for name, where in (("even", "n % 2 = 0"), ("odd", "n % 2 = 1")):
+        found = app.functor(name, numbers, where=where)
+        app.sink(f"{name}_sink", found, rr.to_sqlite(tmp_path / "shared.db", "t"))
+
+    with app.run(spark=spark, runs=tmp_path / "runs", batch_rows=4) as run:
+        run.wait()
+        assert run.table("even_sink").column("n").to_pylist() == [0, 2, 4, 6, 8]
+        assert run.table("odd_sink").column("n").to_pylist() == [1, 3, 5, 7, 9]
+
+
+def test_a_repeated_batch_of_one_sink_leaves_the_other_sink_alone(tmp_path: Path) -> None:
+    one, other = (
+        make_target(rr.to_sqlite(tmp_path / "shared.db", "t"), pa.schema([("n", pa.int64())]), f"run/{name}")
+        for name in ("one", "other")
+    )
+    for each, rows in ((one, [1, 2]), (other, [3])):
+        each.open(resume=False)
+        each.write(0, pa.table({"n": rows}), again=False)
+    other.write(0, pa.table({"n": [3]}), again=True)
+
+    assert one.read().column("n").to_pylist() == [1, 2]
+    assert other.read().column("n").to_pylist() == [3]
+
+
+def test_overwrite_counts_even_if_the_first_try_fails(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    old = make_target(rr.to_sqlite(path, "t"), pa.schema([("n", pa.int64())]), "old")
+    old.open(resume=False)
+    old.write(0, pa.table({"n": [1, 2, 3]}), again=False)
+    old.close()
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("begin immediate")
+    threading.Timer(2.0, lambda: holder.execute("rollback")).start()
+    app = rr.Application("new")
+    app.sink(
+        "out", app.source("in", rr.rows([{"n": 9}], "n bigint")), rr.to_sqlite(path, "t", overwrite=True)
+    )
+
+    with app.run(spark=spark, runs=tmp_path / "runs") as run:
+        run.wait()
+    holder.close()
+
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select n from t").fetchall() == [(9,)]

@@ -357,8 +357,46 @@ def test_values_that_do_not_fit_are_bad_records_that_say_where(rig: PostgresRig)
     assert reader.read() == [1, 4]
     found = [bad for piece in reader.pieces for bad in piece.bad]
     assert [(dict(bad.position), bad.reason) for bad in found] == [
-        ({"table": "b", "n": "2"}, "column 'small': 3000000000 is not int32"),
-        ({"table": "b", "n": "3"}, "column 'words': ['a'] is not int64"),
+        ({"table": "b", "n": "2"}, "column 'small': 3000000000 is not an int"),
+        ({"table": "b", "n": "3"}, "column 'words': ['a'] is not a bigint"),
     ]
     assert b"3000000000" in found[0].record
     reader.fetcher.close()
+
+
+def test_a_writer_of_a_partition_is_seen(rig: PostgresRig) -> None:
+    rig.execute(
+        "create table whole (n bigint generated always as identity, part int) partition by list (part)"
+    )
+    rig.execute("create table one partition of whole for values in (1)")
+    rig.execute("create table two partition of whole for values in (2)")
+    reader = Reader(rig.table("whole", schema="n bigint, part int"))
+    with transaction(rig) as early, transaction(rig) as late:
+        for connection, table, number in ((early, "one", 1), (late, "whole", 2)):
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    f"insert into {table} (n, part) overriding system value values ({number}, {number})"
+                )
+        late.commit()
+        steps = reader.fetcher.fetch(None)
+        assert not reader.step(steps)
+        early.commit()
+
+        assert reader.read(steps) == [1, 2]
+    reader.fetcher.close()
+
+
+def test_what_may_miss_rows_is_warned_of(rig: PostgresRig) -> None:
+    rig.execute("create table base (at timestamptz not null, n bigint not null)")
+    rig.execute("create view shown as select at, n from base")
+    told = {}
+    for table, by in (("base", "at"), ("shown", "n"), ("base", "n")):
+        connector = rr.from_postgres(rig.url, table, by=by, schema="at timestamp, n bigint")
+        reader = Reader(connector)
+        reader.read()
+        reader.fetcher.close()
+        told[table, by] = [str(details["message"]) for _, details in reader.told]
+
+    assert ["is a time" in message for message in told["base", "at"]] == [True]
+    assert ["is no table" in message for message in told["shown", "n"]] == [True]
+    assert told["base", "n"] == []

@@ -33,14 +33,19 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_streams, "_READ_ENTRIES", 10)
 
 
-def fetcher_of(connector: Any) -> RedisFetcher:
+def fetcher_of(connector: Any, told: list[str] | None = None) -> RedisFetcher:
     assert isinstance(connector, FromRedis)
-    return RedisFetcher(connector)
+
+    def tell(kind: str, **details: str | float | int) -> None:
+        if told is not None:
+            told.append(f"{kind}: {details['message']}")
+
+    return RedisFetcher(connector, tell)
 
 
-def read(rig: RedisRig, after: Cursor = None) -> tuple[list[int], Cursor]:
+def read(rig: RedisRig, after: Cursor = None, told: list[str] | None = None) -> tuple[list[int], Cursor]:
     """Return the numbers there are after a cursor, and the cursor behind them."""
-    fetcher, found = fetcher_of(rig.source()), []
+    fetcher, found = fetcher_of(rig.source(), told), []
     for piece in fetcher.fetch(after):
         check_table(piece.table, (numbers := piece.table.column("n").to_pylist()))
         found += numbers
@@ -241,9 +246,9 @@ def test_fields_are_columns_written_as_text(rig: RedisRig) -> None:
     assert third == {**none, "i": -1}
     assert [bad.position["id"] for bad in piece.bad] == ids(rig)[2:5]
     assert [bad.reason for bad in piece.bad] == [
-        "column 'i': '3000000000' is not int32",
-        r"column 's': b'\xff' is not string",
-        "column 'i': '' is not int32",
+        "column 'i': '3000000000' is not an int",
+        r"column 's': b'\xff' is not a string",
+        "column 'i': '' is not an int",
     ]
     fetcher.close()
 
@@ -271,7 +276,10 @@ def test_a_stream_that_was_removed_and_made_again_is_read_on(rig: RedisRig) -> N
     _, cursor = read(rig)
     with rig.client() as client:
         client.delete(rig.stream)
-    assert read(rig, cursor)[0] == []
+    told: list[str] = []
+    assert read(rig, cursor, told)[0] == []
+    assert len(told) == 1
+    assert told[0].startswith("warning: the stream was removed; entries after ")
     rig.put(12, 40)
 
     found, cursor = read(rig, cursor)

@@ -164,7 +164,7 @@ def test_redis_holds_every_type_but_lists(redis: Redis) -> None:
     with opened(rr.to_redis(redis.url, stream), rows.schema) as target:
         target.write(0, rows, again=False)
 
-    fetcher = RedisFetcher(rr.from_redis(redis.url, stream, schema=rows.schema))
+    fetcher = RedisFetcher(rr.from_redis(redis.url, stream, schema=rows.schema), lambda kind, **details: None)
     fetched = [each for each in fetcher.fetch(None) if each is not None]
     fetcher.close()
     assert [each.bad for each in fetched] == [[]]

@@ -224,6 +224,19 @@ SAID = {
         lambda: rr.to_postgres("localhost", "t"),
         "to_postgres(url, ...) takes a URL such as 'postgresql://user:password@host/...', got 'localhost'",
     ),
+    "another kind of URL": (
+        lambda: rr.to_postgres("postgresql+psycopg://me:secret@h/d", "t"),
+        "to_postgres(url, ...) takes a URL such as 'postgresql://user:password@host/...', got one that begins with "
+        "'postgresql+psycopg:'",
+    ),
+    "no broker": (
+        lambda: rr.to_kafka("localhost", "t"),
+        "to_kafka(servers, ...) takes brokers such as 'localhost:9092' or 'a:9092,b:9092', got 'localhost'",
+    ),
+    "table": (
+        lambda: rr.to_postgres("postgresql://h/d", "d.s.t"),
+        "to_postgres(..., table) takes 'table' or 'schema.table', got 'd.s.t'",
+    ),
     "by": (
         lambda: rr.from_postgres("postgresql://h/d", "t", by="id", schema="n bigint"),
         "from_postgres(by=...) names 'id', which is not in schema=: n",
@@ -257,6 +270,16 @@ def test_passwords_are_not_shown() -> None:
         rr.to_postgres("postgresql://me:secret@h/d", "t"),
         rr.from_redis("redis://:secret@h", "s", schema="n int"),
         rr.to_redis("redis://:secret@h", "s"),
+        rr.to_postgres("postgresql://h/d?user=me&password=secret&sslmode=off", "t"),
     ]
 
     assert all("secret" not in str(connector) and "***" in str(connector) for connector in shown)
+    assert all("secret" not in repr(connector) for connector in shown)
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "log[1].txt").write_text("a")
+    (tmp_path / "log1.txt").write_text("b")
+
+    assert rr.files(tmp_path / "log[1].txt").listing() == [str(tmp_path / "log[1].txt")]
+    assert rr.files(tmp_path / "log[2-9].txt").listing() == []

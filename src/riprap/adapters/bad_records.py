@@ -38,10 +38,15 @@ class BadRecord:
     size: int
 
 
+def kept(record: bytes, limit: int) -> bytes:
+    """Return what is kept of a record: all of it, or the beginning of one that is longer than the limit."""
+    return record if len(record) <= limit else record[:KEPT_BYTES]
+
+
 def write_quarantine(folder: Path, number: int, bad: Sequence[BadRecord]) -> None:
     """Write the bad records of a segment, in place of those an earlier try at the segment left."""
-    for path, segment, _ in _files(folder):
-        if segment == number:
+    if folder.exists():
+        for path in folder.glob(f"{number:08d}-*.jsonl"):
             path.unlink()
     if not bad:
         return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_SHOWN = 80
+from riprap.adapters.cells import failing, not_a
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
     """Cast a table's columns to a schema, by name.
 
     >>> cast_table(pa.table({"n": ["1", "x"]}), pa.schema([("n", pa.int64())])).bad
-    [(1, "column 'n': 'x' is not int64")]
+    [(1, "column 'n': 'x' is not a bigint")]
     """
     columns: list[pa.ChunkedArray | pa.Array] = []
     wrong: dict[int, str] = {}
@@ -39,14 +39,13 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
                 misfits = np.flatnonzero(whole.is_valid()).tolist()
                 columns.append(pa.nulls(len(whole), field.type))
             else:
-                misfits = list(_misfits(whole, field.type, 0))
+                misfits = failing(whole, partial(_cast, field.type))
                 fits = np.ones(len(whole), bool)
                 fits[misfits] = False
                 # Null where nothing fits: these rows go in any case.
                 columns.append(pc.if_else(pa.array(fits), whole, None).cast(field.type))
             for index in misfits:
-                shown = repr(whole[index].as_py())[:_SHOWN]
-                wrong.setdefault(index, f"column '{field.name}': {shown} is not {field.type}")
+                wrong.setdefault(index, not_a(field.name, whole[index].as_py(), field.type))
     found = pa.table(columns, schema=schema)
     if wrong:
         keep = np.ones(table.num_rows, bool)
@@ -55,21 +54,12 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
     return Cast(found, sorted(wrong.items()))
 
 
+def _cast(kind: pa.DataType, column: pa.Array) -> pa.Array:
+    return column.cast(kind)
+
+
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Show an extension column as what it is stored as."""
     if isinstance(column.type, pa.BaseExtensionType):
         return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     return column
-
-
-def _misfits(column: pa.Array, kind: pa.DataType, start: int) -> Iterator[int]:
-    """Find the values that cannot be cast, by halving."""
-    try:
-        column.cast(kind)
-    except pa.ArrowInvalid:
-        if len(column) == 1:
-            yield start
-            return
-        half = len(column) // 2
-        yield from _misfits(column.slice(0, half), kind, start)
-        yield from _misfits(column.slice(half), kind, start + half)

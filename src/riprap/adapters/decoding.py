@@ -19,8 +19,7 @@ from riprap.adapters.framing import UNCLOSED, Block, Bytes, Fault, Places, count
 from riprap.adapters.json_records import read_json_records, undecodable
 from riprap.adapters.salvage import Salvaged, join
 from riprap.errors import RunError
-
-TEXT_COLUMNS = {"line": pa.string(), "file": pa.string(), "number": pa.int64()}
+from riprap.graph.connectors.checks import TEXT_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def open_fetcher(connector: FetchedSource, tell: Tell) -> Fetcher:
         case FromPostgres():
             return PostgresFetcher(connector, tell)
         case FromRedis():
-            return RedisFetcher(connector)
+            return RedisFetcher(connector, tell)
         case FromTcp():
             return TcpFetcher(connector)
 

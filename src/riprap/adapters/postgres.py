@@ -27,6 +27,7 @@ _PASSING = (
     "not yet accepting",
     "closed the",
 )
+_NO_DRIVER = "PostgreSQL needs its driver: pip install 'riprap[postgres]'"
 _LOOK_AGAIN_SECONDS = 0.1
 # The code of: a lock could not be had in time.
 _LOCKED = "55P03"
@@ -139,24 +140,40 @@ class PostgresFetcher:
             )
 
     def _who_writes(self) -> frozenset[str]:
+        # Partitions are written by themselves too.
         query = (
-            "select virtualtransaction from pg_locks where locktype = 'relation' and mode = 'RowExclusiveLock' "
-            f"and relation = {literal(self._table)}::regclass and pid is distinct from pg_backend_pid() "
+            f"with recursive tree(oid) as (select {literal(self._table)}::regclass::oid union "
+            "select inhrelid from pg_inherits join tree on inhparent = tree.oid) "
+            "select distinct virtualtransaction from pg_locks where locktype = 'relation' "
+            "and mode = 'RowExclusiveLock' and relation in (select oid from tree) "
+            "and pid is distinct from pg_backend_pid() "
             "and database = (select oid from pg_database where datname = current_database())"
         )
         return frozenset(str(row[0]) for row in self._rows(query))
 
     def _check_column(self) -> None:
+        """Warn where rows may be missed that no query could find."""
         known = self._rows(
-            "select attnotnull from pg_attribute "
-            f"where attrelid = {literal(self._table)}::regclass and attname = {literal(self._connector.by)}"
+            "select a.attnotnull, c.relkind::text, t.typcategory::text from pg_attribute a "
+            "join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid "
+            f"where a.attrelid = {literal(self._table)}::regclass and a.attname = {literal(self._connector.by)}"
         )
-        if known and not known[0][0]:
-            self._tell(
-                "warning",
-                what=str(self._connector),
-                message=f"column '{self._connector.by}' may be null; rows where it is are not read",
-            )
+        for filled, kind, category in known:
+            by = f"column '{self._connector.by}'"
+            if not filled and kind in ("r", "p"):
+                self._warn(f"{by} may be null; rows where it is are not read")
+            if kind not in ("r", "p"):
+                self._warn(
+                    "it is no table: rows of a transaction that commits late may be missed. Read the table"
+                )
+            if category == "D":
+                self._warn(
+                    f"{by} is a time: a transaction that began before others and commits after them may have an "
+                    "earlier one, and its rows are missed. Read by an identity column"
+                )
+
+    def _warn(self, message: str) -> None:
+        self._tell("warning", what=str(self._connector), message=message)
 
     def _one(self, query: str) -> str | None:
         value = self._rows(query)[0][0]
@@ -173,7 +190,7 @@ def connect(url: str, *, autocommit: bool) -> Any:
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:
-        raise RunError("PostgreSQL needs its driver: pip install 'riprap[postgres]'") from error
+        raise RunError(_NO_DRIVER) from error
     return dbapi.connect(url, autocommit=autocommit)
 
 
@@ -193,8 +210,10 @@ def _streamed() -> Iterator[None]:
 @contextlib.contextmanager
 def mapped(what: str) -> Iterator[None]:
     """Turn the driver's errors into ours."""
-    import adbc_driver_manager as adbc
-
+    try:
+        import adbc_driver_manager as adbc
+    except ImportError as error:
+        raise RunError(_NO_DRIVER) from error
     try:
         yield
     except adbc.Error as error:

@@ -10,12 +10,10 @@ import pyarrow as pa
 
 from riprap.adapters.casting import cast_table
 from riprap.adapters.postgres import connect, literal, mapped, quoted, quoted_name
+from riprap.adapters.writing import BATCH, BATCHES, whole
 from riprap.errors import RunError
 from riprap.graph.connectors import ToPostgres
 
-# The column that says which batch a row is of, and the table that says what its numbers mean. A number a row costs a
-# fifth of what the run's name and the batch would.
-BATCH, BATCHES = "riprap_batch", "riprap_batches"
 _LOCK_SECONDS = 5
 _TYPES = {
     pa.bool_(): "boolean",
@@ -48,6 +46,8 @@ class PostgresTarget:
     def open(self, *, resume: bool) -> None:
         columns = [f"{quoted_name(f.name)} {_type(f)}" for f in self._schema]
         with self._transaction() as cursor:
+            # Whoever reads the table holds up its truncation: better a try that fails, and is seen.
+            cursor.execute(f"set local lock_timeout = '{_LOCK_SECONDS}s'")
             cursor.execute(f"create table if not exists {self._table} ({', '.join(columns)}, {BATCH} bigint)")
             cursor.execute(
                 f"create table if not exists {self._batches} (id bigint generated always as identity primary key, "
@@ -84,7 +84,7 @@ class PostgresTarget:
                 f"select {columns} from {self._table} t join {self._batches} b on b.id = t.{BATCH} where "
                 f"b.sink = {literal(self._connector.table)} and b.run = {literal(self._run)} order by b.batch, t.ctid"
             )
-            return cast_table(cursor.fetch_arrow_table(), self._schema).table
+            return whole(cast_table(cursor.fetch_arrow_table(), self._schema), self._connector)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

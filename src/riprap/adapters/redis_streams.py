@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.adapters.bad_records import BadRecord
+from riprap.adapters.bad_records import BadRecord, kept
 from riprap.adapters.casting import cast_table
 from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.resp import xadd_commands
-from riprap.adapters.retrying import ConnectionLost
+from riprap.adapters.retrying import ConnectionLost, Tell
 from riprap.errors import RunError
 from riprap.graph.connectors import FromRedis, ToRedis
 
 _READ_ENTRIES = 10_000
 _WRITE_ENTRIES = 10_000
+_WRITE_BYTES = 16 << 20
 
 Entry = tuple[bytes, dict[bytes, bytes] | None]
 
@@ -46,8 +47,10 @@ class RedisFetcher:
     out that entries were removed unread: Redis counts all that it adds, and trims from the beginning.
     """
 
-    def __init__(self, connector: FromRedis) -> None:
+    def __init__(self, connector: FromRedis, tell: Tell) -> None:
         self._connector = connector
+        self._tell = tell
+        self._gone = False
         self._client: Any = None
 
     def fetch(self, after: Cursor) -> Iterator[Fetched]:
@@ -58,6 +61,8 @@ class RedisFetcher:
                 if self._client is None:
                     self._client = _connect(self._connector.url)
                 stream = self._read("-" if after is None else f"({after['id']}")
+            if after is not None:
+                self._check_there(after, stream)
             if stream is None:
                 return
             if after is not None:
@@ -95,6 +100,17 @@ class RedisFetcher:
             deleted=_str(about.get("max-deleted-entry-id", b"0-0")),
             added=about.get("entries-added"),
         )
+
+    def _check_there(self, after: Mapping[str, str | int], stream: _Stream | None) -> None:
+        """Warn if the whole stream was removed, with what had not been read: nobody can tell what that was."""
+        gone = stream is None or (stream.added is not None and stream.added < int(after["added"]))
+        if gone and not self._gone:
+            self._tell(
+                "warning",
+                what=str(self._connector),
+                message=f"the stream was removed; entries after {after['id']} that were in it are lost",
+            )
+        self._gone = gone
 
     def _check(self, after: Mapping[str, str | int], stream: _Stream) -> None:
         """Raise if entries were removed that had not been read."""
@@ -157,7 +173,7 @@ class RedisFetcher:
         return BadRecord(
             position=position,
             reason=reason,
-            record=record[: self._connector.max_record_bytes],
+            record=kept(record, self._connector.max_record_bytes),
             size=len(record),
         )
 
@@ -181,12 +197,14 @@ class RedisTarget:
                 client.delete(self._connector.stream, self._progress)
 
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
+        # A transaction is one piece in memory, here and there.
+        most = max(1, min(_WRITE_ENTRIES, _WRITE_BYTES * table.num_rows // max(table.nbytes, 1)))
         with self._connected() as client:
             pool = client.connection_pool
             connection = pool.get_connection()
             try:
                 while (start := self._written(connection, batch)) < table.num_rows:
-                    part = table.slice(start, _WRITE_ENTRIES)
+                    part = table.slice(start, most)
                     self._add(connection, part, f"{batch} {start + part.num_rows}")
                 connection.send_command("UNWATCH")
                 connection.read_response()

@@ -48,11 +48,6 @@ class Retry:
         self._since: float | None = None
         self._tries = 0
 
-    @property
-    def lost_now(self) -> bool:
-        """Whether the connection is gone, as far as is known."""
-        return self._since is not None
-
     def lost(self, error: ConnectionLost) -> None:
         """Wait before the next try, or raise if the connection has been gone for too long."""
         now = self._clock()

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from riprap.adapters.casting import cast_table
 from riprap.adapters.json_lines import plain_text
-from riprap.adapters.postgres_sink import BATCH, BATCHES
+from riprap.adapters.postgres import quoted_name
 from riprap.adapters.retrying import ConnectionLost
+from riprap.adapters.writing import BATCH, BATCHES, whole
 from riprap.errors import RunError
 from riprap.graph.connectors import ToSqlite
 
@@ -28,11 +29,11 @@ class SqliteTarget:
         self._schema = schema
         self._run = run
         self._connection: sqlite3.Connection | None = None
-        self._table = _quoted(connector.table)
+        self._table = quoted_name(connector.table)
 
     def open(self, *, resume: bool) -> None:
         with self._transaction() as connection:
-            columns = [f"{_quoted(f.name)} {_type(f)}" for f in self._schema]
+            columns = [f"{quoted_name(f.name)} {_type(f)}" for f in self._schema]
             connection.execute(
                 f"create table if not exists {self._table} ({', '.join(columns)}, {BATCH} integer)"
             )
@@ -54,7 +55,7 @@ class SqliteTarget:
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
         if not table.num_rows and not again:
             return
-        names = ", ".join((*(_quoted(name) for name in table.column_names), BATCH))
+        names = ", ".join((*(quoted_name(name) for name in table.column_names), BATCH))
         marks = ", ".join("?" * table.num_columns)
         with self._transaction() as connection:
             number = self._number(connection, batch)
@@ -64,7 +65,7 @@ class SqliteTarget:
             connection.executemany(insert, zip(*(_values(c) for c in table.columns), strict=True))
 
     def read(self) -> pa.Table:
-        columns = ", ".join(f"t.{_quoted(name)}" for name in self._schema.names)
+        columns = ", ".join(f"t.{quoted_name(name)}" for name in self._schema.names)
         query = (
             f"select {columns} from {self._table} t join {BATCHES} b on b.id = t.{BATCH} "
             "where b.sink = ? and b.run = ? order by b.batch, t.rowid"
@@ -73,7 +74,7 @@ class SqliteTarget:
             rows = connection.execute(query, (self._connector.table, self._run)).fetchall()
         read = list(zip(*rows, strict=True)) if rows else [()] * len(self._schema)
         arrays = [_array(values, field.type) for values, field in zip(read, self._schema, strict=True)]
-        return cast_table(pa.table(arrays, names=self._schema.names), self._schema).table
+        return whole(cast_table(pa.table(arrays, names=self._schema.names), self._schema), self._connector)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -144,7 +145,3 @@ def _type(field: pa.Field) -> str:
     if pa.types.is_nested(kind):
         raise RunError(f"column '{field.name}' is {kind}, which an SQLite table cannot hold")
     return "text"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -6,6 +6,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from riprap.adapters.casting import Cast
+from riprap.errors import RunError
+
+# Of SQL tables: the column that says which batch a row is of, and the table that says what its numbers mean. A number a
+# row costs a fifth of what the run's name and the batch would.
+BATCH, BATCHES = "riprap_batch", "riprap_batches"
+
 
 class Target(Protocol):
     """Takes the batches of a sink, in order.
@@ -24,3 +31,11 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of the connection."""
+
+
+def whole(found: Cast, connector: object) -> pa.Table:
+    """Return rows that were read back, or say that some are not what was written."""
+    if found.bad:
+        index, reason = found.bad[0]
+        raise RunError(f"{connector}: row {index} cannot be read back: {reason}. Somebody changed the table")
+    return found.table

@@ -43,6 +43,8 @@ class Case:
     bar: float
     plain: Work
     riprap: Work
+    # Counts what is in the sink after Riprap wrote to it, where writing does not tell.
+    check: Work | None = None
 
 
 class NoServerError(Exception):

@@ -39,7 +39,7 @@ def kafka_cases(source_rows: int, sink_rows: int) -> Iterator[tuple[str, Case]]:
                 riprap=partial(_riprap_source, session, servers, topic),
             ),
         )
-        table = make_table(sink_rows, seed=9)
+        table, sunk = make_table(sink_rows, seed=9), f"bench-{uuid.uuid4().hex[:8]}"
         yield (
             "sink",
             Case(
@@ -48,7 +48,8 @@ def kafka_cases(source_rows: int, sink_rows: int) -> Iterator[tuple[str, Case]]:
                 rows=sink_rows,
                 bar=0.8,
                 plain=partial(_plain_sink, session, servers, table),
-                riprap=partial(_riprap_sink, session, servers, table),
+                riprap=partial(_riprap_sink, session, servers, sunk, table),
+                check=_Counted(session, servers, sunk),
             ),
         )
     finally:
@@ -92,8 +93,21 @@ def _plain_sink(session: SparkSession, servers: str, table: pa.Table, folder: Pa
     return int(table.num_rows)
 
 
-def _riprap_sink(session: SparkSession, servers: str, table: pa.Table, folder: Path) -> int:
-    target = KafkaTarget(rr.to_kafka(servers, f"bench-{uuid.uuid4().hex[:8]}"), session)
+def _riprap_sink(session: SparkSession, servers: str, topic: str, table: pa.Table, folder: Path) -> int:
+    target = KafkaTarget(rr.to_kafka(servers, topic), session)
     for number, batch in enumerate(in_batches(table.cast(SCHEMA))):
         target.write(number, batch, again=False)
     return int(table.num_rows)
+
+
+class _Counted:
+    """Counts what came to a topic since the last time."""
+
+    def __init__(self, session: SparkSession, servers: str, topic: str) -> None:
+        reader = session.read.format("kafka").option("kafka.bootstrap.servers", servers)
+        self._reader = reader.option("subscribe", topic)
+        self._known = 0
+
+    def __call__(self, folder: Path) -> int:
+        before, self._known = self._known, self._reader.load().count()
+        return self._known - before

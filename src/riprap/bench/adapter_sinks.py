@@ -43,6 +43,7 @@ def file_sinks(rows: int) -> Iterator[Case]:
             bar=0.8,
             plain=partial(plain, table),
             riprap=partial(_publish, sink, table),
+            check=partial(_count_files, format),
         )
 
 
@@ -57,6 +58,7 @@ def postgres_sink(rows: int) -> Iterator[Case]:
         bar=0.8,
         plain=partial(_plain_postgres, url, table),
         riprap=lambda folder: _write(rr.to_postgres(url, "bench_sink", overwrite=True), table),
+        check=lambda folder: _count_postgres(url),
     )
 
 
@@ -71,6 +73,7 @@ def sqlite_sink(rows: int) -> Iterator[Case]:
         bar=0.5,
         plain=partial(_plain_sqlite, values),
         riprap=lambda folder: _write(rr.to_sqlite(folder / "bench.db", "bench"), table),
+        check=_count_sqlite,
     )
 
 
@@ -86,6 +89,7 @@ def redis_sink(rows: int) -> Iterator[Case]:
         bar=0.5,
         plain=partial(_plain_redis, url, entries),
         riprap=lambda folder: _write(rr.to_redis(url, "bench_sink", overwrite=True), table),
+        check=lambda folder: _count_redis(url),
     )
 
 
@@ -137,6 +141,33 @@ def _send(table: pa.Table) -> int:
     port, counted = _receiver()
     _write(rr.to_tcp("127.0.0.1", port), table)
     return counted()
+
+
+def _count_files(format: str, folder: Path) -> int:
+    parts = sorted((folder / "out").glob(f"part-*.{format}"))
+    if format == "parquet":
+        return sum(int(pq.read_metadata(part).num_rows) for part in parts)
+    return sum(part.read_bytes().count(b"\n") - (format == "csv") for part in parts)
+
+
+def _count_postgres(url: str) -> int:
+    from adbc_driver_postgresql import dbapi
+
+    with closing(dbapi.connect(url)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("select count(*) from bench_sink")
+        return int(cursor.fetchone()[0])
+
+
+def _count_sqlite(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / "bench.db")) as connection:
+        return int(connection.execute("select count(*) from bench").fetchone()[0])
+
+
+def _count_redis(url: str) -> int:
+    import redis
+
+    with closing(redis.Redis.from_url(url)) as client:
+        return int(client.xlen("bench_sink"))
 
 
 def _plain_parquet(table: pa.Table, folder: Path) -> int:

@@ -19,6 +19,7 @@ from riprap.runtime.batches import BatchRunner
 from riprap.runtime.feeds import pace_start, spool_rows
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import recorded
+from riprap.runtime.leaving import Leaving
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.query import answers_of
@@ -111,8 +112,11 @@ class Element:
         self._error: BaseException | None = None
         self._answers = answers_of(launch.session, launch.graph, plan, setting)
         # Spark's availableNow takes what is there at the start: too little for what comes by and by.
-        fetched = any(isinstance(s.connector, FetchedSource) for s in plan.graph.of_kind(Source))
-        self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates) or fetched)
+        fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, FetchedSource)]
+        self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates) or bool(fetched))
+        self._once = {
+            s.name: Leaving(home / "sources" / s.name) for s in fetched if not s.connector.PROMISE.exact
+        }
 
     def open_sinks(self) -> None:
         """Open the sinks, and give them and the channels the batches an earlier process had on record."""
@@ -189,6 +193,8 @@ class Element:
             writer = writer.trigger(processingTime=f"{int(launch.interval * 1000)} milliseconds")
         elif not self._watched:
             writer = writer.trigger(availableNow=True)
+        for leaving in self._once.values():
+            leaving.forget()
         self._query = writer.start()
 
     def _tables(self) -> Tables:
@@ -233,8 +239,7 @@ class Element:
         """Say whether all input there is going to be is on record, and handed over."""
         if self._runner.owes:
             return False
-        last = self._runner.last
-        done = {name: end for name, (_, end) in last.sources.items()} if last is not None else {}
+        done = self._done()
         if not self.plan.inlets:
             return all(
                 SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
@@ -247,6 +252,35 @@ class Element:
             if not reader.ended or reader.frontier != done.get(channel.root):
                 return False
         return True
+
+    def leave_off(self) -> None:
+        """Let sources that cannot be replayed fetch no more: what they have fetched is still to be computed."""
+        if self.active:
+            for leaving in self._once.values():
+                leaving.ask()
+
+    def held(self) -> list[str]:
+        """Name the sources that cannot be replayed and have, or may have, fetched more than is on record."""
+        done = self._done()
+        return [
+            name for name, leaving in self._once.items() if self._fetched(name, leaving) != done.get(name, 0)
+        ]
+
+    def _fetched(self, name: str, leaving: Leaving) -> int | None:
+        # One whose input has ended is not there any more to answer.
+        ended = self._launch.interval is None
+        end = SegmentLog.end_of(self._home / "sources" / name) if ended else None
+        return leaving.rows if end is None else end
+
+    def _done(self) -> dict[str, Any]:
+        """Return how far each source, or channel, is on record."""
+        last = self._runner.last
+        return {name: end for name, (_, end) in last.sources.items()} if last is not None else {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is under way."""
+        return bool(self._query.status["isDataAvailable"])
 
     @property
     def owes(self) -> bool:

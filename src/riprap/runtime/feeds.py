@@ -28,6 +28,7 @@ from riprap.errors import RunError
 from riprap.expressions import normalise
 from riprap.graph.connectors import FetchedSource, Files, Generated, Rows
 from riprap.graph.operators import Source
+from riprap.runtime.leaving import Leaving
 from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_spool
 
 MEMORY = "memory"
@@ -40,6 +41,8 @@ _ENDLESS = 2**60
 _POLL_SECONDS = 0.1
 # How many batches are fetched ahead of the one at hand.
 _BATCHES_AHEAD = 3
+# A server that hung up without a word is back when it says something, or has not hung up for so long.
+_STANDS_SECONDS = 5.0
 # How long a process of a driver that is gone may take to end.
 _OTHERS_SECONDS = 30.0
 
@@ -243,6 +246,10 @@ class FetchedFeed:
         self._source = source
         self._quarantine = quarantine
         self._finite = finite
+        # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
+        self._once = not connector.PROMISE.exact
+        self._leaving = Leaving(folder)
+        self._hung_up = False
         self._ahead = _BATCHES_AHEAD * batch_rows
         self._fetcher: Fetcher = open_fetcher(connector, tell)
         self._what = f"source '{source.name}' ({source.location})"
@@ -277,8 +284,13 @@ class FetchedFeed:
 
     def _run(self) -> None:
         try:
-            while not self._read_all():
+            while not self._leaving.asked and not self._read_all():
                 time.sleep(_POLL_SECONDS)
+            if self._leaving.asked:
+                self._fetcher.close()
+                # Here only: the input has not ended, and whoever takes the run up reads on.
+                self.log.end = self.log.rows
+                self._leaving.answer(self.log.rows)
         except BaseException as error:
             # For the thread that asks for rows: it is raised there.
             self._failure = error
@@ -288,19 +300,33 @@ class FetchedFeed:
     def _read_all(self) -> bool:
         """Fetch what there is; return whether that is all there is going to be."""
         cursor = self.log.segments[-1].cursor if self.log.segments else None
+        began, brought = time.monotonic(), False
         try:
             for fetched in self._fetch(cursor):
-                self._retry.works()
+                brought = brought or fetched is not None
+                if brought or not self._hung_up or time.monotonic() - began >= _STANDS_SECONDS:
+                    self._works()
                 if fetched is not None:
                     self._keep(fetched)
+                elif self._leaving.asked:
+                    return True
+            if self._once and not self._finite and not brought:
+                self._hung_up = True
+                raise ConnectionLost("closed by the server")
         except ConnectionLost as error:
             self._fetcher.close()
+            if self._leaving.asked:
+                return True
             self._retry.lost(error)
             return False
-        self._retry.works()
+        self._works()
         if self._finite:
             self.log.finish()
         return self._finite
+
+    def _works(self) -> None:
+        self._hung_up = False
+        self._retry.works()
 
     def _fetch(self, cursor: Cursor) -> Iterator[Fetched | None]:
         try:
@@ -325,7 +351,7 @@ class FetchedFeed:
             )
         )
         self._number += 1
-        while self.log.rows - self._taken > self._ahead:
+        while self.log.rows - self._taken > self._ahead and not self._leaving.asked:
             self._room.wait(_POLL_SECONDS)
             self._room.clear()
 

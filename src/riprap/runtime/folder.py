@@ -16,9 +16,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -30,6 +32,8 @@ from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
 
 FORMAT = "riprap-run/1"
+# Counting takes at most one part in so many of the time.
+_COUNT_SHARE = 50
 
 
 class RunFolder:
@@ -38,6 +42,7 @@ class RunFolder:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path = path
         self._clock = clock
+        self._quarantined: tuple[float, dict[str, int]] = (-math.inf, {})
 
     @classmethod
     def create(cls, root: Path, application: str, clock: Callable[[], float]) -> RunFolder:
@@ -107,10 +112,19 @@ class RunFolder:
         return self.path / "quarantine" / source
 
     def quarantined(self) -> dict[str, int]:
-        """Count the bad records of each source that has any."""
-        root = self.path / "quarantine"
-        found = sorted(root.iterdir()) if root.exists() else []
-        return {folder.name: count_quarantined(folder) for folder in found}
+        """Count the bad records of each source that has any.
+
+        Asked for many times a second: what takes long to count is counted anew only now and then.
+        """
+        due, counts = self._quarantined
+        began = time.monotonic()
+        if began >= due:
+            root = self.path / "quarantine"
+            found = sorted(root.iterdir()) if root.exists() else []
+            counts = {folder.name: count_quarantined(folder) for folder in found}
+            ended = time.monotonic()
+            self._quarantined = (ended + _COUNT_SHARE * (ended - began), counts)
+        return counts
 
     def metrics(self, line: Mapping[str, Any]) -> None:
         """Note what a batch did."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from riprap.adapters.bad_records import BadRecord, write_quarantine
+from riprap.adapters.bad_records import BadRecord, kept, write_quarantine
 from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
 from riprap.adapters.retrying import ConnectionLost, Tell
@@ -26,6 +28,7 @@ from riprap.graph.operators import Sink, Source
 from riprap.operators.arrival import Rows
 from riprap.runtime.kafka_jars import connector_jars
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 # A partition's messages come one after the other; offsets stay below this for any topic there is.
 _OFFSET_BITS = 44
@@ -51,11 +54,12 @@ _PRODUCER = {
 }
 
 
-def session_config(graph: Graph) -> dict[str, str]:
-    """Return what a session of ours needs for an application's connectors; fetches jars if need be."""
+def session_config(graph: Graph, config: Mapping[str, str] = _NOTHING) -> dict[str, str]:
+    """Add to a session's settings what an application's connectors need; fetches jars if need be."""
     if not kafka_operators(graph):
-        return {}
-    return {"spark.jars": ",".join(str(jar) for jar in connector_jars())}
+        return dict(config)
+    jars = [str(jar) for jar in connector_jars()]
+    return {**config, "spark.jars": ",".join(filter(None, (config.get("spark.jars"), *jars)))}
 
 
 def kafka_operators(graph: Graph) -> list[Source | Sink]:
@@ -100,8 +104,8 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
         BadRecord(
             position={"topic": connector.topic, "partition": int(partition[i]), "offset": int(offset[i])},
             reason=reason,
-            record=(record := values[i].as_py() or b"")[: connector.max_record_bytes],
-            size=len(record),
+            record=kept(values[i].as_py() or b"", connector.max_record_bytes),
+            size=len(values[i].as_py() or b""),
         )
         for i, reason in decoded.bad
     ]
@@ -110,7 +114,7 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
 
 
 def set_aside(source: Source, folder: Path, bad: Sequence[BadRecord]) -> None:
-    """Put the bad messages of a task into the quarantine, or stop, as the source says.
+    """Put bad messages of a task into the quarantine, or stop, as the source says.
 
     The file is named after the place of the first. A task that is repeated reads the same messages, though it may be
     another of the batch's tasks then, and replaces the file it left.
@@ -132,7 +136,8 @@ def explained(error: RiprapError, graph: Graph) -> RiprapError:
     """Say which source it was where Kafka's client failed inside of Spark: it names neither."""
     sources = [s for s in graph.of_kind(Source) if isinstance(s.connector, FromKafka)]
     text = str(error)
-    if not sources or "kafka" not in text or any(str(source) in text for source in sources):
+    of_kafka = "org.apache.kafka" in text or "kafka010" in text
+    if not sources or not of_kafka or any(str(operator) in text for operator in graph):
         return error
     named = " or ".join(f"{source}, {source.connector}" for source in sources)
     return RunError(
@@ -208,21 +213,22 @@ class BrokerWatch:
         self._over.set()
 
     def _watch(self) -> None:
-        gone: dict[str, int] = {}
+        since: dict[str, tuple[float, int]] = {}
         while not self._over.wait(self._seconds):
             for source, servers in self._servers.items():
-                unreachable = probe(servers)
+                unreachable, now = probe(servers), time.monotonic()
+                began, tries = since.get(source, (now, 0))
                 if unreachable is not None:
-                    gone[source] = gone.get(source, 0) + 1
+                    since[source] = (began, tries + 1)
                     self._tell(
                         "connection lost",
                         what=source,
                         message=unreachable,
-                        tries=gone[source],
+                        tries=tries + 1,
                         wait=self._seconds,
                     )
-                elif gone.pop(source, None):
-                    self._tell("connection back", what=source, after=0.0, tries=0)
+                elif since.pop(source, None) is not None:
+                    self._tell("connection back", what=source, after=round(now - began, 3), tries=tries)
 
 
 def probe(servers: str) -> str | None:

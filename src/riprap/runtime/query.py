@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from riprap.adapters.bad_records import BadRecord
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.expressions import check_type, normalise
@@ -110,16 +109,14 @@ class Pack:
         plan = load_plan(setting.plan)
         source = plan.graph[plan.entries[self._source].name]
         assert isinstance(source, Source)
-        bad: list[BadRecord] = []
+        quarantine = RunFolder(Path(setting.folder), time.time).quarantine(source.name)
         for table in _gathered(batches):
             if isinstance(source.connector, FromKafka):
-                rows, wrong = decode(source.connector, table, sorted(plan.needed[source.name]))
-                bad += wrong
+                rows, bad = decode(source.connector, table, sorted(plan.needed[source.name]))
+                set_aside(source, quarantine, bad)
             else:
                 rows = self._rows(source, table)
             yield from packets.pack(plan, self._source, rows)
-        if isinstance(source.connector, FromKafka):
-            set_aside(source, RunFolder(Path(setting.folder), time.time).quarantine(source.name), bad)
 
     @staticmethod
     def _rows(source: Source, table: pa.Table) -> Rows:

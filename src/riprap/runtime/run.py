@@ -27,6 +27,8 @@ from riprap.runtime.site import Housing
 from riprap.state.pages import Lease, page_root, sweep
 
 _POLL_SECONDS = 0.05
+# How long, beyond the trigger, a run that is to stop waits for a batch with what its sources have fetched.
+_QUIET_SECONDS = 30.0
 
 
 class Run:
@@ -93,7 +95,7 @@ class Run:
 
     def stop(self) -> None:
         """End the run: finish the batch at hand, let what is under way between elements arrive, publish everything, let
-        go of the state.
+        go of the state. What a source has read that cannot be read again is computed first.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
         """
@@ -146,18 +148,43 @@ class Run:
     def _drain(self) -> None:
         """Halt the elements, each once it has read all that those before it put out."""
         for element in self._elements:
-            while element.active and self._failed() is None and self._has_work(element):
-                element.await_end(_POLL_SECONDS)
+            if self._failed() is None:
+                element.leave_off()
+        for element in self._elements:
+            self._let_read(element)
             element.halt()
             if self._failed() is not None:
                 self._halt()
                 return
+            self._check_held(element)
             element.finish()
 
-    @staticmethod
-    def _has_work(element: Element) -> bool:
-        """Say whether an element has to go on before it may halt: a source's input is left where it is."""
-        return not element.all_read() if element.plan.inlets else element.owes
+    def _let_read(self, element: Element) -> None:
+        """Wait until an element may halt. Sources are left where they are, but for what could not be read again."""
+        moved = time.monotonic()
+        while element.active and self._failed() is None:
+            if element.plan.inlets:
+                if element.all_read():
+                    return
+            elif not element.owes:
+                if not element.held() or time.monotonic() - moved > element.interval + _QUIET_SECONDS:
+                    return
+                if element.busy:
+                    moved = time.monotonic()
+            element.await_end(_POLL_SECONDS)
+
+    def _check_held(self, element: Element) -> None:
+        """See to it that the run does not end if that would lose rows."""
+        held = element.held()
+        if held and not self._told:
+            source = self.graph[held[0]]
+            error = RunError(
+                f"source '{source.name}' ({source.location}): rows it has read are not computed, and would be lost. "
+                f"Take the run up again: its folder is {self.folder}"
+            )
+            self._told = True
+            self._folder.event("failed", error=type(error).__name__, message=str(error))
+            raise error
 
     def _halt(self) -> None:
         for element in self._elements:

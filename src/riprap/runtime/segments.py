@@ -19,6 +19,7 @@ not be read, and are in the quarantine; ``cursor`` says where to go on fetching.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ FORMAT = "riprap-segments/2"
 _LIST = "segments.jsonl"
 # Rows of a spool file, and of each batch in it.
 SPOOL_ROWS = 250_000
+# More than the longest line: it names two paths.
+_TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +80,14 @@ class SegmentLog:
 
         The list may be another process's, which is writing it: nothing is repaired.
         """
-        end = None
-        if (folder / _LIST).exists():
-            for line in (folder / _LIST).read_text().splitlines(keepends=True):
-                if line.endswith("\n"):
-                    end = json.loads(line).get("end")
+        path = folder / _LIST
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            # Looked at again and again, so only the newest lines are read.
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = [line for line in file.read().splitlines(keepends=True) if line.endswith(b"\n")]
+        end: int | None = json.loads(lines[-1]).get("end") if lines else None
         return end
 
     @property
@@ -133,7 +139,7 @@ class SegmentLog:
                 self.end = None
         if len(whole) < len(lines):
             # The last line was cut off by a crash, so no offset refers to it.
-            self._path.write_text("".join(lines[: len(whole)]))
+            os.truncate(self._path, sum(len(line.encode()) for line in lines[: len(whole)]))
 
 
 def record_batches(reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:

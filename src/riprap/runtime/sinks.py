@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.json
 import pyarrow.parquet as pq
 
 from riprap.adapters.console import show
@@ -233,7 +234,7 @@ class ServicePublisher:
         self._doubtful = resume
         self._lock = threading.Lock()
         self.published = -1
-        self._call(lambda again: target.open(resume=resume or again))
+        self._call(lambda again: target.open(resume=resume))
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
@@ -293,7 +294,8 @@ def make_publisher(
             kafka = KafkaTarget(connector, session)
             return ServicePublisher(sink, kafka, connector.patience, reader, resume=resume, tell=tell)
         case connector:
-            target = make_target(connector, sink.schema, run)
+            # Two sinks may write to one place: each has its own account of what is there.
+            target = make_target(connector, sink.schema, f"{run}/{sink.name}")
             return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)
 
 
@@ -304,7 +306,6 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
-
     options = pa.json.ParseOptions(explicit_schema=readable(schema))
     return pa.json.read_json(path, parse_options=options).select(schema.names).cast(schema)
 

@@ -59,10 +59,11 @@ def run(
     layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
     interval = None if trigger is None else seconds("trigger=", trigger)
     _check_end(layout, interval)
-    if spark is not None:
-        session = check_session(spark)
-    else:
-        session = make_session(master, {**session_config(graph), **(config or {})})
+    session = (
+        check_session(spark)
+        if spark is not None
+        else make_session(master, session_config(graph, config or {}))
+    )
     try:
         check_connector(session, graph)
         run_folder, resume = _open_folder(folder, Path(runs), graph.name, clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,7 +15,8 @@ RecordFormat = Literal["csv", "json", "text"]
 OnBadRecord = Literal["quarantine", "fail"]
 MOST_RECORD_BYTES = 1 << 20
 TEXT_SCHEMA = pa.schema([("line", pa.string())])
-_TEXT_COLUMNS = {"line": pa.string(), "file": pa.string(), "number": pa.int64()}
+_SECRET = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*", re.IGNORECASE)
+TEXT_COLUMNS = {"line": pa.string(), "file": pa.string(), "number": pa.int64()}
 
 
 def schema_of(schema: str | pa.Schema) -> pa.Schema:
@@ -35,7 +37,7 @@ def schema_of_records(
         raise GraphError(f"{what}(...) of {format} needs schema=, such as 'ticker string, price double'")
     known = TEXT_SCHEMA if schema is None else schema_of(schema)
     if format == "text":
-        wrong = [f for f in known if f.name not in text or f.type != _TEXT_COLUMNS[f.name]]
+        wrong = [f for f in known if f.name not in text or f.type != TEXT_COLUMNS[f.name]]
         if wrong or not len(known):
             there = ", ".join(f"{n} {'bigint' if n == 'number' else 'string'}" for n in text)
             raise GraphError(f"{what}: the schema of text is made of {there}, got '{known.names}'")
@@ -71,8 +73,32 @@ def pace(rate: float | None) -> str:
 def url_of(what: str, url: str, *schemes: str) -> str:
     """Check the address of a server."""
     if not isinstance(url, str) or urlsplit(url).scheme not in schemes:
-        raise GraphError(f"{what} takes a URL such as '{schemes[0]}://user:password@host/...', got {url!r}")
+        # No more than that of it: it may hold a password.
+        got = (
+            f"one that begins with '{urlsplit(url).scheme}:'"
+            if isinstance(url, str) and "://" in url
+            else repr(url)
+        )
+        raise GraphError(f"{what} takes a URL such as '{schemes[0]}://user:password@host/...', got {got}")
     return url
+
+
+def brokers(what: str, servers: str) -> str:
+    """Check the addresses of brokers."""
+    for server in named(what, servers).split(","):
+        host, _, port = server.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise GraphError(
+                f"{what} takes brokers such as 'localhost:9092' or 'a:9092,b:9092', got {servers!r}"
+            )
+    return servers
+
+
+def table_name(what: str, table: str) -> str:
+    """Check the name of an SQL table, which may have that of its schema before it."""
+    if named(what, table).count(".") > 1:
+        raise GraphError(f"{what} takes 'table' or 'schema.table', got {table!r}")
+    return table
 
 
 def named(what: str, name: str) -> str:
@@ -96,6 +122,6 @@ def without_password(url: str) -> str:
     'redis://me:***@localhost:6379/0'
     """
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@", 1)))
+    if parts.password is not None:
+        parts = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@", 1))
+    return urlunsplit(parts._replace(query=_SECRET.sub(r"\1***", parts.query)))

@@ -204,7 +204,8 @@ def list_files(patterns: Sequence[str], format: SourceFormat) -> list[str]:
             names = [n for n in _in_folder(pattern) if _plain_ending(n).endswith(endings)]
         else:
             # Only a pattern that spells a hidden name out means it.
-            matches = glob.glob(pattern, recursive=True)
+            # A file of that very name is meant, whatever else its brackets could mean.
+            matches = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
             names = [n for n in matches if n == pattern or not _is_hidden(Path(n).name)]
         found.update(dict.fromkeys(sorted(n for n in names if Path(n).is_file())))
     return list(found)

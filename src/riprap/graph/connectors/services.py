@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -17,6 +17,7 @@ from riprap.graph.connectors.checks import (
     named,
     schema_of,
     schema_of_records,
+    table_name,
     url_of,
     whole_number,
     without_password,
@@ -43,7 +44,7 @@ class FromPostgres:
         after_failure="reads on after the last row it had",
     )
 
-    url: str
+    url: str = field(repr=False)
     table: str
     by: str
     schema: pa.Schema
@@ -64,7 +65,7 @@ class FromRedis:
         after_failure="reads on after the last entry it had; entries trimmed unread are an error",
     )
 
-    url: str
+    url: str = field(repr=False)
     stream: str
     schema: pa.Schema
     patience: float
@@ -108,7 +109,7 @@ class ToPostgres:
         after_failure="holds each batch once: rows of a repeated batch replace the earlier ones",
     )
 
-    url: str
+    url: str = field(repr=False)
     table: str
     overwrite: bool
     patience: float
@@ -146,7 +147,7 @@ class ToRedis:
         after_failure="holds each batch once: how far it came is kept in Redis beside the entries",
     )
 
-    url: str
+    url: str = field(repr=False)
     stream: str
     overwrite: bool
     patience: float
@@ -199,7 +200,7 @@ def from_postgres(
         )
     return FromPostgres(
         url=url_of("from_postgres(url, ...)", url, *_POSTGRES),
-        table=named("from_postgres(..., table)", table),
+        table=table_name("from_postgres(..., table)", table),
         by=by,
         schema=known,
         patience=seconds("from_postgres(retry_for=...)", retry_for),
@@ -267,7 +268,7 @@ def to_postgres(
     """
     return ToPostgres(
         url=url_of("to_postgres(url, ...)", url, *_POSTGRES),
-        table=named("to_postgres(..., table)", table),
+        table=table_name("to_postgres(..., table)", table),
         overwrite=overwrite,
         patience=seconds("to_postgres(retry_for=...)", retry_for),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from riprap.graph.connectors.checks import (
     MOST_RECORD_BYTES,
     OnBadRecord,
     RecordFormat,
+    brokers,
     named,
     schema_of,
     schema_of_records,
@@ -32,7 +33,7 @@ class FromSpark:
     PROMISE: ClassVar[Promise] = Promise(
         call="rr.from_spark(...)",
         does="reads any streaming DataFrame",
-        after_failure="as Spark's own source; with position= tuples keep their order",
+        after_failure="as Spark's own source; without position= there is no claim to exact replay",
     )
 
     build: Callable[[Any], Any]
@@ -57,7 +58,7 @@ class FromKafka:
     format: RecordFormat
     schema: pa.Schema
     start: Literal["earliest", "latest"]
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     on_bad_record: OnBadRecord
     max_record_bytes: int
 
@@ -99,7 +100,7 @@ class ToKafka:
     servers: str
     topic: str
     key: str | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     patience: float
 
     def __str__(self) -> str:
@@ -139,7 +140,7 @@ def from_kafka(
     if start not in ("earliest", "latest"):
         raise GraphError(f"from_kafka(start=...) is 'earliest' or 'latest', got {start!r}")
     return FromKafka(
-        servers=named("from_kafka(servers, ...)", servers),
+        servers=brokers("from_kafka(servers, ...)", servers),
         topic=named("from_kafka(..., topic)", topic),
         format=format,
         schema=schema_of_records("from_kafka", format, schema),
@@ -160,7 +161,7 @@ def to_kafka(
 ) -> ToKafka:
     """Write each row to a Kafka topic as a JSON message, with column ``key`` as the message's key."""
     return ToKafka(
-        servers=named("to_kafka(servers, ...)", servers),
+        servers=brokers("to_kafka(servers, ...)", servers),
         topic=named("to_kafka(..., topic)", topic),
         key=key,
         options=dict(options or {}),

@@ -1,0 +1,59 @@
+"""How a source that cannot be replayed is told to leave off, so that an orderly stop loses nothing it has read.
+
+Rows are fetched ahead, in another process than the driver's. Both know the source's folder, and talk by files in it:
+
+    leave        the driver asks to fetch no more
+    left.json    {"format": "riprap-left/1", "rows": 1000}     the answer: so many rows were fetched in all
+
+The list of segments says nothing of it: its end is the end of the input, also for a run that is taken up again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from riprap.errors import FormatError
+
+FORMAT = "riprap-left/1"
+
+
+class Leaving:
+    """The files of one source."""
+
+    def __init__(self, folder: Path) -> None:
+        self._asked = folder / "leave"
+        self._answer = folder / "left.json"
+
+    def forget(self) -> None:
+        """Remove what an earlier process asked and answered: this one goes on fetching."""
+        self._asked.unlink(missing_ok=True)
+        self._answer.unlink(missing_ok=True)
+
+    def ask(self) -> None:
+        """Ask whoever fetches to leave off."""
+        self._answer.unlink(missing_ok=True)
+        self._asked.parent.mkdir(parents=True, exist_ok=True)
+        self._asked.touch()
+
+    @property
+    def asked(self) -> bool:
+        """Whether nothing more is to be fetched."""
+        return self._asked.exists()
+
+    def answer(self, rows: int) -> None:
+        """Say how many rows were fetched in all; there will be no more."""
+        temporary = self._answer.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"format": FORMAT, "rows": rows}))
+        temporary.rename(self._answer)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows were fetched in all; None until there is an answer."""
+        if not self._answer.exists():
+            return None
+        data = json.loads(self._answer.read_text())
+        if data.get("format") != FORMAT:
+            raise FormatError(f"{self._answer} is not of format {FORMAT}")
+        rows: int = data["rows"]
+        return rows
