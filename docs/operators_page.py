@@ -31,7 +31,13 @@ def page() -> str:
     for name in TOOLKIT:
         if name in SECTIONS:
             lines += ["", *section(name)]
-    lines += ["", "## Adapters", "", "What a source or sink promises; [each has a page](adapters/README.md).", ""]
+    lines += [
+        "",
+        "## Adapters",
+        "",
+        "What a source or sink promises; [each has a page](adapters/README.md).",
+        "",
+    ]
     lines += ["| adapter | call | does | after a failure | exact |", "|---|---|---|---|---|"]
     for kind, adapters in (("source", SOURCES), ("sink", SINKS)):
         for name, p in adapters.items():

@@ -34,7 +34,7 @@ from tests.runtime.harness import Programs, only_run, wait_until
 
 import riprap as rr
 from riprap.graph.operators import Source
-from riprap.runtime import feeds
+from riprap.runtime import feeds, fetched_feed
 
 COPY = Path(__file__).with_name("copy_sources.py")
 FILES = ("csv", "json", "text")
@@ -309,7 +309,7 @@ def test_nobody_fetches_while_a_process_of_an_earlier_driver_does(
         assert earlier.stdout is not None
         assert earlier.stdout.readline() == b"held\n"
         with monkeypatch.context() as impatient:
-            impatient.setattr(feeds, "_OTHERS_SECONDS", 0.1)
+            impatient.setattr(fetched_feed, "_OTHERS_SECONDS", 0.1)
             with pytest.raises(rr.RunError, match=r"source 'tcp' \(.*\): another process still fetches into"):
                 open_again()
         threading.Timer(0.2, earlier.kill).start()

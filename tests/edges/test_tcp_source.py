@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
+import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.edges.rigs import LineServer, copying_of, quarantined, run_to_end
-from tests.runtime.harness import read_parts, whole
+from tests.edges.rigs import (
+    LineServer,
+    copying_of,
+    events,
+    quarantined,
+    run_to_end,
+    run_until,
+    wait_for,
+)
+from tests.runtime.harness import lines_of, read_parts, wait_until, whole
 from tests.services.ports import HOST, free_port
 
 import riprap as rr
 from riprap.adapters.fetching import Fetched
 from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpFetcher
+from riprap.errors import RunError
 from riprap.graph.connectors import FromTcp
+from riprap.graph.operators import Source
+from riprap.runtime.fetched_feed import FetchedFeed
+from riprap.runtime.leaving import Leaving
 
 RESET = struct.pack("ii", 1, 0)
 
@@ -221,3 +235,191 @@ def test_all_formats_in_one_run(spark: SparkSession, runs: Path, tmp_path: Path)
         (record,) = quarantined(run, name)
         assert record["position"] == {"server": f"{server.host}:{server.port}", "line": 3}
         server.stop()
+
+
+def test_a_server_that_has_vanished_is_asked_after_and_is_a_lost_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server((HOST, 0)) as silent:
+        connector = rr.from_tcp(*silent.getsockname())
+        assert isinstance(connector, FromTcp)
+        fetcher = TcpFetcher(connector)
+        fetching = fetcher.fetch(None)
+        assert next(fetching) is None
+        assert fetcher._socket is not None
+        assert fetcher._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert fetcher._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        fetcher.close()
+
+        # What the system says when nobody answers: it is no more than a time limit by its class.
+        def vanished(_: object, __: int) -> bytes:
+            raise OSError(errno.ETIMEDOUT, "Connection timed out")
+
+        monkeypatch.setattr(fetcher, "_socket", type("Vanished", (), {"recv": vanished, "close": len})())
+        with pytest.raises(ConnectionLost, match="Connection timed out"):
+            next(fetching)
+
+
+class Closing:
+    """A server that says something, or nothing, to each client in turn, and closes the connection."""
+
+    def __init__(self, *said: bytes) -> None:
+        self.said = list(said)
+        self.clients = 0
+        self.door = socket.create_server((HOST, 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self.door.accept()
+            except OSError:
+                return
+            with client:
+                self.clients += 1
+                client.sendall(self.said.pop(0) if self.said else b"")
+
+
+@contextmanager
+def feeding(folder: Path, door: socket.socket, **options: Any) -> Iterator[tuple[FetchedFeed, list[str]]]:
+    """Give a feed of a server, as a run with a trigger opens it, and the events."""
+    finite = options.pop("finite", False)
+    app = rr.Application("feeding")
+    app.sink("out", app.source("in", rr.from_tcp(*door.getsockname(), **options)), rr.memory())
+    source = app.graph()["in"]
+    assert isinstance(source, Source)
+    told: list[str] = []
+    feed = FetchedFeed(
+        source,
+        folder / "in",
+        folder / "bad",
+        finite=finite,
+        batch_rows=10,
+        tell=lambda kind, **_: told.append(kind),
+    )
+    try:
+        yield feed, told
+    finally:
+        Leaving(folder / "in").ask()
+        door.close()
+
+
+def test_a_server_that_hangs_up_on_everyone_fails_a_run_with_a_trigger(tmp_path: Path) -> None:
+    server = Closing()
+    with (
+        feeding(tmp_path, server.door, retry_for="0.8s") as (feed, told),
+        pytest.raises(RunError, match=r"source 'in' .*closed by the server\. Tried \d more times"),
+    ):
+        wait_until(lambda: feed.upto(0, 10), seconds=30)
+
+    # With longer and longer waits: at 0, 0.1, 0.3, 0.7 and 0.8 s.
+    assert 3 <= server.clients <= 5
+    assert told == ["connection lost"] * (server.clients - 1)
+
+
+def test_a_server_that_closes_after_some_lines_is_connected_to_at_once(tmp_path: Path) -> None:
+    server = Closing(b"a\n", b"b\nc\n", b"", b"d\n")
+    with feeding(tmp_path, server.door, retry_for="60s") as (feed, told):
+        wait_until(lambda: feed.upto(0, 10) == 4, seconds=30)
+
+    assert told[:2] == ["connection lost", "connection back"]
+
+
+def test_a_server_that_closes_without_a_word_is_the_end_of_a_run_without_a_trigger(tmp_path: Path) -> None:
+    server = Closing()
+    with feeding(tmp_path, server.door, finite=True) as (feed, told):
+        wait_until(lambda: feed.upto(0, 10) == 0 and feed.log.end == 0, seconds=30)
+
+    assert (server.clients, told) == (1, [])
+
+
+def test_a_source_that_is_to_leave_off_says_how_much_it_has_read_and_hangs_up(tmp_path: Path) -> None:
+    leaving = Leaving(tmp_path / "in")
+    door = socket.create_server((HOST, 0))
+    with feeding(tmp_path, door) as (feed, _):
+        feed.upto(0, 10)
+        client, _ = door.accept()
+        with client:
+            # More than it fetches ahead, and the beginning of one more.
+            client.sendall(b"line\n" * 100 + b"li")
+            wait_until(lambda: feed.log.rows == 100, seconds=30)
+            assert leaving.rows is None
+            leaving.ask()
+            wait_until(lambda: leaving.rows is not None, seconds=30)
+            assert leaving.rows == 100
+            client.settimeout(10)
+            assert client.recv(1) == b""
+            assert feed.upto(90, 100) == 100
+
+
+def test_a_server_that_cannot_be_reached_does_not_keep_a_source_from_leaving_off(tmp_path: Path) -> None:
+    door = socket.create_server((HOST, 0))
+    with feeding(tmp_path, door) as (feed, told):
+        door.close()
+        feed.upto(0, 10)
+        wait_until(lambda: "connection lost" in told, seconds=30)
+        Leaving(tmp_path / "in").ask()
+        wait_until(lambda: Leaving(tmp_path / "in").rows == 0, seconds=30)
+
+
+@pytest.mark.parametrize("trigger", ["50ms", None])
+def test_an_orderly_stop_loses_no_line_that_was_read(
+    spark: SparkSession, runs: Path, tmp_path: Path, trigger: str | None
+) -> None:
+    server = LineServer()
+    server.send(b"".join(b"%d\n" % n for n in range(1_000)))
+    app = copying_of({"in": rr.from_tcp(server.host, server.port)}, tmp_path / "out")
+    with app.run(spark=spark, trigger=trigger, runs=runs, batch_rows=100) as run:
+        wait_for(run, 1)
+        (folder,) = run.folder.glob("elements/*/sources/in")
+        wait_until(lambda: sum(s.get("rows", 0) for s in lines_of(folder / "segments.jsonl")) == 1_000)
+
+    found = whole(read_parts(tmp_path / "out" / "in")).column("line").to_pylist()
+    assert found == [str(n) for n in range(1_000)]
+    assert [e["event"] for e in events(run)] == ["started", "ended"]
+    assert server.alone.wait(30)
+    server.stop()
+
+
+def test_a_run_that_was_told_to_stop_and_taken_up_reads_on(
+    spark: SparkSession, runs: Path, tmp_path: Path
+) -> None:
+    server = LineServer()
+    server.send(b"a\nb\n")
+    app = copying_of({"in": rr.from_tcp(server.host, server.port)}, tmp_path / "out")
+    left = run_until(app, spark, 2, leave=True, runs=runs)
+    assert server.alone.wait(30)
+    (folder,) = left.folder.glob("elements/*/sources/in")
+    # As by a driver that is killed while it waits for the answer.
+    Leaving(folder).ask()
+    Leaving(folder).answer(2)
+    server.send(b"c\n")
+    server.hang_up()
+
+    run_to_end(app, spark, folder=left.folder)
+
+    assert whole(read_parts(tmp_path / "out" / "in")).column("line").to_pylist() == ["a", "b", "c"]
+    server.stop()
+
+
+def test_a_run_whose_source_does_not_answer_does_not_end_and_can_be_taken_up(
+    spark: SparkSession, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = LineServer()
+    server.send(b"a\nb\n")
+    app = copying_of({"in": rr.from_tcp(server.host, server.port)}, tmp_path / "out")
+    run = app.run(spark=spark, trigger="50ms", runs=runs)
+    wait_for(run, 2)
+    monkeypatch.setattr(sys.modules[rr.Run.__module__], "_QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(Leaving, "ask", lambda _: None)
+    with pytest.raises(RunError, match=r"source 'in' .*rows it has read are not computed.*Take the run up"):
+        run.stop()
+    assert [e["event"] for e in events(run)] == ["started", "failed", "interrupted"]
+    assert server.alone.wait(30)
+    server.send(b"c\n")
+    server.hang_up()
+
+    run_to_end(app, spark, folder=run.folder)
+
+    assert whole(read_parts(tmp_path / "out" / "in")).column("line").to_pylist() == ["a", "b", "c"]
+    server.stop()

@@ -15,7 +15,7 @@ import riprap as rr
 from riprap.compiler import compile_graph
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
-from riprap.runtime.feeds import ListedFeed
+from riprap.runtime.listed_feed import ListedFeed
 from riprap.runtime.packets import pack, unpack
 from riprap.runtime.reading import read_rows
 from riprap.runtime.segments import SegmentLog

@@ -20,8 +20,8 @@ from riprap.errors import FormatError, RunError
 from riprap.expressions import normalise, parse_schema
 from riprap.graph.connectors import SourceConnector
 from riprap.graph.operators import Source
-from riprap.runtime import feeds
-from riprap.runtime.feeds import ListedFeed, spool_rows
+from riprap.runtime import listed_feed
+from riprap.runtime.listed_feed import ListedFeed, spool_rows
 from riprap.runtime.reading import read_rows
 from riprap.runtime.segments import SegmentLog
 
@@ -123,7 +123,7 @@ def test_any_range_of_rows_is_that_slice_of_the_whole(
 def test_a_restart_numbers_the_rows_alike(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "SPOOL_ROWS", 3)
+    monkeypatch.setattr(listed_feed, "SPOOL_ROWS", 3)
     write(tmp_path / f"m.{ending}", numbers(0, 10))
     source = source_of(rr.files(tmp_path, format=ending.split(".")[0], schema=SCHEMA))
     first = feed_of(source, tmp_path, finite=False)
@@ -144,7 +144,7 @@ def test_a_restart_numbers_the_rows_alike(
 def test_a_restart_within_a_spooled_file_goes_on_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "SPOOL_ROWS", 20_000)
+    monkeypatch.setattr(listed_feed, "SPOOL_ROWS", 20_000)
     whole = numbers(0, 160_010)
     write(tmp_path / "a.json", whole[:160_000])
     write(tmp_path / "b.json", whole[160_000:])

@@ -202,6 +202,8 @@ def _not_utf8(block: Block, chosen: Places) -> Places:
     if not len(chosen):
         return chosen
     text = text_of(block, chosen)
+    if text.max(initial=0) < 128:
+        return chosen[:0]
     whole = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, len(text)])), pa.py_buffer(text)]
     )

@@ -23,6 +23,15 @@ _RECEIVE_BYTES = 1 << 20
 # What has come is handed on when there is so much of it, or after so long.
 _PIECE_BYTES = 16 << 20
 _PIECE_SECONDS = 0.1
+# Of what is sent: so much at a time, and how long the server may take to read it.
+_SLICE_BYTES = 64 << 10
+_SEND_SECONDS = 30.0
+# How often what the server says is read before something is sent.
+_MOST_READS = 64
+# How long a server may take to read the rest and close, after the last row.
+_GOODBYE_SECONDS = 5.0
+# A server that has vanished is asked after, and given up after a minute.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class TcpFetcher:
@@ -40,7 +49,7 @@ class TcpFetcher:
         cutter = _LineCutter(self._connector.max_record_bytes)
         received = 0
         began = self._clock()
-        stands = ended = False
+        ended = False
         while not ended:
             lost: OSError | None = None
             try:
@@ -48,13 +57,10 @@ class TcpFetcher:
                 ended = not data
                 cutter.take(data)
                 received += len(data)
-            except TimeoutError:
-                if not stands:
-                    # A server that takes a connection and has nothing to say is not a lost one.
-                    stands = True
-                    yield None
             except OSError as error:
-                lost, ended = error, True
+                # Without a number it is our own time limit; with one, the system's word that the server has vanished.
+                if not isinstance(error, TimeoutError) or error.errno is not None:
+                    lost, ended = error, True
             if ended or received >= _PIECE_BYTES or self._clock() - began >= _PIECE_SECONDS:
                 parts = self._fetched(cutter, lines, last=ended and lost is None)
                 received, began = 0, self._clock()
@@ -62,6 +68,9 @@ class TcpFetcher:
                     assert isinstance(part.cursor, int)
                     lines = part.cursor
                     yield part
+                if not ended:
+                    # A server that takes a connection and has nothing to say is not a lost one.
+                    yield None
             if lost is not None:
                 rest, size = cutter.rest()
                 if size:
@@ -180,37 +189,59 @@ class TcpTarget:
 
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
         self.open(resume=True)
-        assert self._socket is not None
+        if self._hung_up():
+            # Known before anything is sent, so nothing has to be sent twice.
+            self._drop()
+            self.open(resume=True)
         try:
-            if self._hung_up():
-                # Known before anything is sent, so nothing has to be sent twice.
-                self.close()
-                self.open(resume=True)
             for part in self._encoded(table):
-                self._socket.sendall(part)
+                self._send(part)
         except OSError as error:
-            self.close()
+            self._drop()
             raise ConnectionLost(f"{self._connector.host}:{self._connector.port}: {error}") from error
 
     def read(self) -> pa.Table:
         raise RunError(f"rows sent as {self._connector} cannot be read back")
 
     def close(self) -> None:
+        if self._socket is None:
+            return
+        deadline = time.monotonic() + _GOODBYE_SECONDS
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            # To close while there is something to read is a reset, by which the server loses what it has not read.
+            while (left := deadline - time.monotonic()) > 0:
+                self._socket.settimeout(left)
+                if not self._socket.recv(_RECEIVE_BYTES):
+                    break
+        self._drop()
+
+    def _drop(self) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()
             self._socket = None
 
+    def _send(self, part: memoryview) -> None:
+        assert self._socket is not None
+        for start in range(0, len(part), _SLICE_BYTES):
+            # A server that waits until somebody reads what it says would read no more.
+            if self._hung_up():
+                raise ConnectionAbortedError("closed by the server")
+            self._socket.settimeout(_SEND_SECONDS)
+            self._socket.sendall(part[start : start + _SLICE_BYTES])
+
     def _hung_up(self) -> bool:
         assert self._socket is not None
         self._socket.setblocking(False)
         try:
-            # Whatever the server says is of no interest; nothing at all means that it has closed the connection.
-            return not self._socket.recv(_RECEIVE_BYTES)
+            # Whatever the server says is of no interest; nothing at all means that it has closed the connection. One
+            # that goes on and on has not.
+            return not all(self._socket.recv(_RECEIVE_BYTES) for _ in range(_MOST_READS))
         except BlockingIOError:
             return False
-        finally:
-            self._socket.settimeout(_CONNECT_SECONDS * 6)
+        except OSError:
+            return True
 
     def _encoded(self, table: pa.Table) -> Iterator[memoryview]:
         for batch in table.to_batches(max_chunksize=50_000):
@@ -224,6 +255,12 @@ class TcpTarget:
 
 def _connect(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
+        connection = socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
     except OSError as error:
         raise ConnectionLost(f"{host}:{port}: {error}") from error
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        # Not every system has them.
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    return connection

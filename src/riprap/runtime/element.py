@@ -16,12 +16,13 @@ from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.runtime.batches import BatchRunner
-from riprap.runtime.feeds import pace_start, spool_rows
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import recorded
 from riprap.runtime.leaving import Leaving
+from riprap.runtime.listed_feed import spool_rows
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
+from riprap.runtime.pacing import pace_start
 from riprap.runtime.query import answers_of
 from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
@@ -268,14 +269,19 @@ class Element:
 
     def _fetched(self, name: str, leaving: Leaving) -> int | None:
         # One whose input has ended is not there any more to answer.
-        ended = self._launch.interval is None
-        end = SegmentLog.end_of(self._home / "sources" / name) if ended else None
+        finite = self._launch.interval is None
+        end = SegmentLog.end_of(self._home / "sources" / name) if finite else None
         return leaving.rows if end is None else end
 
     def _done(self) -> dict[str, Any]:
         """Return how far each source, or channel, is on record."""
         last = self._runner.last
         return {name: end for name, (_, end) in last.sources.items()} if last is not None else {}
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one look for input to the next, at most."""
+        return self._launch.interval or 0.0
 
     @property
     def busy(self) -> bool:

@@ -22,8 +22,9 @@ from riprap.errors import RunError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows, order_numbers
-from riprap.runtime.feeds import open_feed, pace_start
+from riprap.runtime.feeds import open_feed
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.pacing import pace_start
 from riprap.runtime.reading import read_rows
 from riprap.runtime.segments import Segment
 from riprap.runtime.settings import Setting
@@ -178,8 +179,8 @@ class SourceInflow:
 
     def _exhausted(self, name: str, end: int) -> bool:
         """Say whether a source has no more to come."""
-        log = self._feeds[name].log
-        return self._setting.finite and log.end is not None and end == log.end
+        feed = self._feeds[name]
+        return feed.over and end == feed.log.end
 
     def _ordering(self, name: str, start: Offset, end: int) -> np.ndarray:
         """Return the ordering numbers of a source's next tuples; it must not fall behind what has been done."""

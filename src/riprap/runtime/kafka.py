@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from riprap.adapters.bad_records import BadRecord, kept, write_quarantine
+from riprap.adapters.bad_records import BadRecord, kept
 from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
 from riprap.adapters.retrying import ConnectionLost, Tell
@@ -27,6 +27,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
 from riprap.operators.arrival import Rows
 from riprap.runtime.kafka_jars import connector_jars
+from riprap.runtime.setting_aside import set_aside
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -113,23 +114,16 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
     return Rows({c: _one(decoded.table.column(c)) for c in columns}, place), bad
 
 
-def set_aside(source: Source, folder: Path, bad: Sequence[BadRecord]) -> None:
+def set_messages_aside(source: Source, folder: Path, bad: Sequence[BadRecord]) -> None:
     """Put bad messages of a task into the quarantine, or stop, as the source says.
 
     The file is named after the place of the first. A task that is repeated reads the same messages, though it may be
     another of the batch's tasks then, and replaces the file it left.
     """
-    assert isinstance(source.connector, FromKafka)
     if not bad:
         return
-    if source.connector.on_bad_record == "fail":
-        place = ", ".join(f"{name} {value}" for name, value in bad[0].position.items())
-        raise RunError(
-            f"{source}: at {place}, {bad[0].reason}. Correct it, or let such records go to the quarantine: "
-            "on_bad_record='quarantine'"
-        )
     first = bad[0].position
-    write_quarantine(folder, int(first["partition"]) << _OFFSET_BITS | int(first["offset"]), bad)
+    set_aside(source, folder, int(first["partition"]) << _OFFSET_BITS | int(first["offset"]), bad)
 
 
 def explained(error: RiprapError, graph: Graph) -> RiprapError:

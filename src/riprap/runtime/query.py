@@ -25,7 +25,7 @@ from riprap.operators.arrival import Rows
 from riprap.runtime import packets
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import recorded
-from riprap.runtime.kafka import decode, messages_of, set_aside
+from riprap.runtime.kafka import decode, messages_of, set_messages_aside
 from riprap.runtime.recorded import (
     ANSWER_SCHEMA,
     NAME,
@@ -113,7 +113,7 @@ class Pack:
         for table in _gathered(batches):
             if isinstance(source.connector, FromKafka):
                 rows, bad = decode(source.connector, table, sorted(plan.needed[source.name]))
-                set_aside(source, quarantine, bad)
+                set_messages_aside(source, quarantine, bad)
             else:
                 rows = self._rows(source, table)
             yield from packets.pack(plan, self._source, rows)

@@ -31,6 +31,8 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
+    # A batch has two stages of a fixed number of tasks: there is nothing to adapt, and looking for it takes time.
+    "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
 }
 

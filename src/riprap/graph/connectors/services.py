@@ -83,7 +83,7 @@ class FromTcp:
     PROMISE: ClassVar[Promise] = Promise(
         call="rr.from_tcp(...)",
         does="reads lines from a TCP server",
-        after_failure="goes on with what the server sends next; lines sent while the run was down are lost",
+        after_failure="keeps what it has read; lines sent while the run was down are lost",
         why_not="a socket cannot be asked again for what was lost",
     )
 
@@ -163,8 +163,8 @@ class ToTcp:
     PROMISE: ClassVar[Promise] = Promise(
         call="rr.to_tcp(...)",
         does="sends a line a row to a TCP server",
-        after_failure="may send the newest batch again",
-        why_not="what was sent cannot be taken back",
+        after_failure="sends the batch under way again; lines the server had not read when it went down may be lost",
+        why_not="TCP does not say what the server has read",
     )
 
     host: str

@@ -1,0 +1,176 @@
+"""Number the rows of a server, which a thread fetches ahead of the batches."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from riprap.adapters.fetching import Cursor, Fetched, Fetcher
+from riprap.adapters.opening import open_fetcher
+from riprap.adapters.retrying import ConnectionLost, Retry, Tell
+from riprap.errors import RunError
+from riprap.graph.connectors import FetchedSource
+from riprap.graph.operators import Source
+from riprap.runtime.leaving import Leaving
+from riprap.runtime.segments import Segment, SegmentLog, write_spool
+from riprap.runtime.setting_aside import set_aside
+
+_POLL_SECONDS = 0.1
+# How many batches are fetched ahead of the one at hand.
+_BATCHES_AHEAD = 3
+# A server that hung up without a word is back when it says something, or has not hung up for so long.
+_STANDS_SECONDS = 5.0
+# How long a process of a driver that is gone may take to end.
+_OTHERS_SECONDS = 30.0
+
+
+class FetchedFeed:
+    """The rows of a server, fetched by a thread while batches go on."""
+
+    def __init__(
+        self, source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
+    ) -> None:
+        self._held = _hold(folder, f"source '{source.name}' ({source.location})")
+        self.log = SegmentLog(folder)
+        connector = source.connector
+        assert isinstance(connector, FetchedSource)
+        self._source = source
+        self._quarantine = quarantine
+        self._finite = finite
+        # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
+        self._once = not connector.PROMISE.exact
+        self._leaving = Leaving(folder)
+        self._hung_up = False
+        self._ahead = _BATCHES_AHEAD * batch_rows
+        self._fetcher: Fetcher = open_fetcher(connector, tell)
+        self._what = f"source '{source.name}' ({source.location})"
+        self._retry = Retry(f"{self._what}, {connector}", connector.patience, tell)
+        self._number = len(self.log.segments)
+        self._taken = 0
+        self._room = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def upto(self, start: int, rows: int) -> int:
+        self._taken = start
+        self._room.set()
+        if self._thread is None and not (self._finite and self.log.end is not None):
+            self._thread = threading.Thread(target=self._run, name=f"fetch {self._source.name}", daemon=True)
+            self._thread.start()
+        end = min(self.log.rows, start + rows)
+        if end == start and self._failure is not None:
+            raise self._failure
+        return end
+
+    def find(self, end: int) -> None:
+        # Nothing to do: what an earlier process saw is spooled.
+        return
+
+    def release(self, offset: int) -> None:
+        while self.log.segments and self.log.segments[0].end <= offset and len(self.log.segments) > 1:
+            Path(self.log.segments.pop(0).path).unlink(missing_ok=True)
+
+    @property
+    def over(self) -> bool:
+        return (self._finite or self._leaving.asked) and self.log.end is not None
+
+    def fix(self) -> None:
+        self._finite = True
+
+    def _run(self) -> None:
+        try:
+            while not self._leaving.asked and not self._read_all():
+                time.sleep(_POLL_SECONDS)
+            if self._leaving.asked:
+                self._fetcher.close()
+                # Here only: the input has not ended, and whoever takes the run up reads on.
+                self.log.end = self.log.rows
+                self._leaving.answer(self.log.rows)
+        except BaseException as error:
+            # For the thread that asks for rows: it is raised there.
+            self._failure = error
+        finally:
+            self._fetcher.close()
+
+    def _read_all(self) -> bool:
+        """Fetch what there is; return whether that is all there is going to be."""
+        cursor = self.log.segments[-1].cursor if self.log.segments else None
+        began, brought = time.monotonic(), False
+        try:
+            for fetched in self._fetch(cursor):
+                brought = brought or fetched is not None
+                if brought or not self._hung_up or time.monotonic() - began >= _STANDS_SECONDS:
+                    self._works()
+                if fetched is not None:
+                    self._keep(fetched)
+                elif self._leaving.asked:
+                    return True
+            if self._once and not self._finite and not brought:
+                self._hung_up = True
+                raise ConnectionLost("closed by the server")
+        except ConnectionLost as error:
+            self._fetcher.close()
+            if self._leaving.asked:
+                return True
+            self._retry.lost(error)
+            return False
+        self._works()
+        if self._finite:
+            self.log.finish()
+        return self._finite
+
+    def _works(self) -> None:
+        self._hung_up = False
+        self._retry.works()
+
+    def _fetch(self, cursor: Cursor) -> Iterator[Fetched | None]:
+        try:
+            yield from self._fetcher.fetch(cursor)
+        except RunError as error:
+            raise RunError(f"{self._what}: {error}") from error
+
+    def _keep(self, fetched: Fetched) -> None:
+        number = self._number
+        set_aside(self._source, self._quarantine, number, fetched.bad)
+        path = self.log.folder / f"spool-{number:08d}.arrow"
+        write_spool(path, fetched.table)
+        self.log.add(
+            Segment(
+                file="fetched",
+                path=str(path),
+                kind="arrow",
+                start=self.log.rows,
+                rows=fetched.table.num_rows,
+                bad=len(fetched.bad),
+                cursor=fetched.cursor,
+            )
+        )
+        self._number += 1
+        while self.log.rows - self._taken > self._ahead and not self._leaving.asked:
+            self._room.wait(_POLL_SECONDS)
+            self._room.clear()
+
+
+def _hold(folder: Path, what: str) -> int:
+    """Wait until nobody else fetches into a folder, and keep others from it for as long as this process lives.
+
+    A process that fetches outlives the driver it worked for by a moment, and would go on numbering rows.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder / "fetching.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    deadline = time.monotonic() + _OTHERS_SECONDS
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return held
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(held)
+                raise RunError(
+                    f"{what}: another process still fetches into {folder}. End it, and take the run up again"
+                ) from None
+            time.sleep(_POLL_SECONDS)

@@ -1,0 +1,210 @@
+"""Number the rows of what can be listed: files, rows in memory, a generator."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from riprap.adapters.parsing import parse_file
+from riprap.errors import RunError
+from riprap.expressions import normalise
+from riprap.graph.connectors import Files, Generated, Rows
+from riprap.graph.operators import Source
+from riprap.runtime.pacing import PACE
+from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_spool
+from riprap.runtime.setting_aside import set_aside
+
+MEMORY = "memory"
+# What stands for the file of a line that is in none; files have absolute paths.
+_LAST_LINE = "last line"
+# A generated source has no last row of its own.
+_ENDLESS = 2**60
+
+
+class ListedFeed:
+    """The rows of files, of memory, or of a generator: each file is looked at when its turn comes."""
+
+    def __init__(self, source: Source, folder: Path, quarantine: Path, *, finite: bool) -> None:
+        self.log = SegmentLog(folder)
+        self._source = source
+        self._connector = source.connector
+        self._quarantine = quarantine
+        self._finite = finite
+        self._left: deque[str] | None = None
+        self._released = 0
+        self._file: str | None = None
+        self._pending: Iterator[Segment] = iter(())
+        last = self.log.segments[-1].file if self.log.segments else None
+        if last is not None and last not in self.log.closed:
+            # An earlier process was in the middle of it: other files come after it, whatever their names.
+            known = [segment for segment in self.log.segments if segment.file == last]
+            self._file, self._pending = last, self._segments(last, known)
+
+    def upto(self, start: int, rows: int) -> int:
+        self.find(start + rows)
+        end = min(self.log.rows, start + rows)
+        if isinstance(self._connector, Files) and self._connector.scan:
+            end = min(end, self._end_of_file(start))
+        return end
+
+    def find(self, end: int) -> None:
+        while self.log.rows < end and not (self._finite and self.log.end is not None):
+            segment = self._next()
+            if segment is not None:
+                self.log.add(segment)
+            elif self._file is not None:
+                self.log.close(self._file)
+                self._file = None
+            elif not self._open_next():
+                if self._finite:
+                    self.log.finish()
+                break
+
+    def _next(self) -> Segment | None:
+        try:
+            return next(self._pending, None)
+        except BaseException:
+            if self._file is not None:
+                # A file that failed has not ended: whoever asks again is told again.
+                known = [segment for segment in self.log.segments if segment.file == self._file]
+                self._pending = self._segments(self._file, known)
+            raise
+
+    def release(self, offset: int) -> None:
+        segments = self.log.segments
+        while self._released < len(segments) and segments[self._released].end <= offset:
+            segment = segments[self._released]
+            if segment.spooled and segment.file != MEMORY:
+                Path(segment.path).unlink(missing_ok=True)
+            self._released += 1
+
+    @property
+    def over(self) -> bool:
+        return self._finite and self.log.end is not None
+
+    def fix(self) -> None:
+        self._finite = True
+        if self._left is None:
+            self._left = self._list()
+
+    def _end_of_file(self, row: int) -> int:
+        """Return where the file that holds a row ends, as far as it is known."""
+        after = [s for s in self.log.segments if s.end > row]
+        same = [s.end for s in after if s.file == after[0].file]
+        return max(same, default=row)
+
+    def _open_next(self) -> bool:
+        if self._finite and self.log.segments and self.log.segments[-1].file == _LAST_LINE:
+            # An earlier process came to the end: files that have appeared since are not of this run.
+            return False
+        left = self._left if self._left is not None else self._list()
+        if self._finite:
+            self._left = left
+        while left:
+            file = left.popleft()
+            if file not in self.log.closed:
+                self._file, self._pending = file, self._segments(file)
+                return True
+        if self._finite and self._has_last_line and _LAST_LINE not in self.log.closed:
+            self._file, self._pending = _LAST_LINE, self._segments(_LAST_LINE)
+            return True
+        return False
+
+    @property
+    def _has_last_line(self) -> bool:
+        return isinstance(self._connector, Files) and self._connector.last_line is not None
+
+    def _list(self) -> deque[str]:
+        if not isinstance(self._connector, Files):
+            return deque([MEMORY])
+        # Absolute: executors do not start in the driver's folder.
+        return deque(str(Path(file).absolute()) for file in self._connector.listing())
+
+    def _segments(self, file: str, known: Sequence[Segment] = ()) -> Iterator[Segment]:
+        """List the segments of a file, but for those that are listed already."""
+        if file == _LAST_LINE:
+            if not known:
+                yield self._last_line()
+        elif isinstance(self._connector, Files) and self._connector.format != "parquet":
+            yield from self._parsed(self._connector, file, known)
+        elif not known:
+            yield from self._whole(file)
+
+    def _last_line(self) -> Segment:
+        """Spool the line that follows the last file."""
+        assert isinstance(self._connector, Files)
+        row = dict.fromkeys(self._connector.schema.names) | {"line": self._connector.last_line}
+        path = self.log.folder / f"spool-{len(self.log.segments):08d}.arrow"
+        write_spool(path, pa.Table.from_pylist([row], self._connector.schema))
+        return Segment(file=_LAST_LINE, path=str(path), kind="arrow", start=self.log.rows, rows=1)
+
+    def _whole(self, file: str) -> Iterator[Segment]:
+        """Yield what can be read by row number where it is."""
+        start = self.log.rows
+        match self._connector:
+            case Files():
+                rows = _parquet_rows(file)
+                if rows:
+                    yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
+            case Generated(limit=limit):
+                path = self.log.folder / PACE
+                yield Segment(file=file, path=str(path), kind="rate", start=start, rows=limit or _ENDLESS)
+            case _:
+                path = self.log.folder / "memory.arrow"
+                with pa.memory_map(str(path)) as mapped:
+                    rows = sum(b.num_rows for b in record_batches(pa.ipc.open_file(mapped)))
+                if rows:
+                    yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
+
+    def _parsed(self, connector: Files, file: str, known: Sequence[Segment]) -> Iterator[Segment]:
+        pieces = parse_file(
+            file,
+            connector.format,
+            connector.schema,
+            max_record_bytes=connector.max_record_bytes,
+            rows=SPOOL_ROWS,
+        )
+        # By rows and not by pieces: a file that was damaged, and is whole now, is cut up differently.
+        rows, wrong = sum(s.rows for s in known), sum(s.bad for s in known)
+        for piece in pieces:
+            table, bad = piece.table.slice(min(rows, piece.table.num_rows)), piece.bad[wrong:]
+            rows, wrong = max(rows - piece.table.num_rows, 0), max(wrong - len(piece.bad), 0)
+            if table.num_rows or bad:
+                number = len(self.log.segments)
+                set_aside(self._source, self._quarantine, number, bad)
+                path = self.log.folder / f"spool-{number:08d}.arrow"
+                write_spool(path, table)
+                yield Segment(
+                    file=file,
+                    path=str(path),
+                    kind="arrow",
+                    start=self.log.rows,
+                    rows=table.num_rows,
+                    bad=len(bad),
+                )
+
+
+def spool_rows(source: Source, folder: Path) -> None:
+    """Write a source's rows in memory to its folder, where tasks find them."""
+    if isinstance(source.connector, Rows):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "memory.arrow"
+        if not path.exists():
+            table = source.connector.table
+            plain = {f.name: normalise(table.column(f.name)) for f in table.schema}
+            write_spool(path, pa.table(plain) if plain else table)
+
+
+def _parquet_rows(file: str) -> int:
+    try:
+        rows: int = pq.read_metadata(file).num_rows
+        return rows
+    except (pa.ArrowInvalid, OSError) as error:
+        raise RunError(
+            f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
+            "with '_' or '.', and rename them when they are whole"
+        ) from error
