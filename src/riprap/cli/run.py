@@ -16,6 +16,7 @@ examples:
   riprap run bargain --feed market/ --out bargains/            a folder of Parquet files
   riprap run bargain --feed 'day-*.parquet' --out found.csv    a pattern; CSV, as the name of --out ends
   riprap run bargain --feed TradesAndQuotes.csv.gz             real events
+  riprap run logwatch --feed '/var/log/auth.log*'              break-in attempts, in rotated logs too
   riprap run bargain --feed market/ --rate 20000 --trigger 1s  as a live feed, until Ctrl-C
   riprap run app.py:app --json                                 an application of your own, for a script
   riprap run app.py:app --folder runs/app/latest               take up a run that was killed
