@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.runtime.harness import Programs
 from tests.services.kafka import Kafka
 from tests.services.postgres import Postgres
 from tests.services.redis import Redis
@@ -16,6 +19,7 @@ from tests.services.server import Server, UnavailableError
 from riprap.errors import RunError
 from riprap.runtime.kafka_jars import connector_jars
 from riprap.runtime.session import make_session
+from riprap.state.pages import page_root, sweep
 
 S = TypeVar("S", bound=Server)
 
@@ -61,3 +65,19 @@ def kafka() -> Iterator[Kafka]:
     except RunError as reason:
         pytest.skip(str(reason))
     yield from _started(Kafka)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder for runs; whatever pages its runs leave are swept after the test."""
+    folder = tmp_path / "runs"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+    sweep(page_root())
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    started = Programs()
+    yield started
+    started.end()

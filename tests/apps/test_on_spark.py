@@ -8,14 +8,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.apps.test_logwatch import at, attacks_of, failed, other, real_lines, steps_in
 from tests.apps.test_wordcount import real_mails, totals, words_in
-from tests.edges.rigs import swept_runs
 from tests.runtime.harness import only_run, read_parts, wait_until, whole
 
 import riprap as rr
@@ -57,11 +55,6 @@ def test_rotated_files_are_read_oldest_first(spark: SparkSession, tmp_path: Path
 
     assert found == attacks_of(steps_in(lines, 2024))
     assert len(found) == 12
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
-    yield from swept_runs(tmp_path)
 
 
 # The fifth batch is the end of the log alone.

@@ -248,13 +248,6 @@ def test_a_million_records(spark: SparkSession, rigs: Rigs, runs: Path, tmp_path
     check_rows(rig, tmp_path / "out", range(count))
 
 
-@pytest.fixture
-def programs() -> Iterator[Programs]:
-    started = Programs()
-    yield started
-    started.end()
-
-
 def test_a_driver_that_is_killed_is_taken_up(
     spark: SparkSession, rigs: Rigs, runs: Path, programs: Programs, tmp_path: Path
 ) -> None:
