@@ -184,7 +184,7 @@ def test_a_bad_message_fails_the_run_if_told_so(
         read(spark, connector, runs, batch_rows=4)
 
     said = str(caught.value)
-    assert "operator 'in'" in said
+    assert "source 'in' (" in said
     assert "test_kafka.py:" in said
     assert f"at topic {topic}, partition 0, offset 5, not JSON" in said
     assert "on_bad_record='quarantine'" in said

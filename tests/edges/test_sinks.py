@@ -362,15 +362,15 @@ def test_two_runs_into_one_table(spark: SparkSession, postgres: Postgres, runs: 
             for name in rigs:
                 assert run.table(name).column("n").to_pylist() == rows.column("n").to_pylist()
         identities.append(f"writing-{run.folder.name}")
-    for rig in rigs.values():
+    for name, rig in rigs.items():
         assert rig.ask("select count(*) from out") == [(4 * BATCH,)]
         told_apart = rig.ask(
             "select b.run, min(t.n), max(t.n), count(*) from out t join riprap_batches b on b.id = t.riprap_batch "
             "where b.sink = 'out' group by b.run order by 2"
         )
         assert told_apart == [
-            (identities[0], 0, 2 * BATCH - 1, 2 * BATCH),
-            (identities[1], 10_000, 10_000 + 2 * BATCH - 1, 2 * BATCH),
+            (f"{identities[0]}/{name}", 0, 2 * BATCH - 1, 2 * BATCH),
+            (f"{identities[1]}/{name}", 10_000, 10_000 + 2 * BATCH - 1, 2 * BATCH),
         ]
 
 

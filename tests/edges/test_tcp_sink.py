@@ -17,6 +17,7 @@ from tests.services.ports import HOST
 
 import riprap as rr
 from riprap.adapters import tcp
+from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpTarget
 
 ROWS = 40_000
@@ -80,7 +81,9 @@ def test_a_server_that_says_something_and_closes_gets_the_next_batch_on_a_new_co
     with serving(one_line, 2) as (target, heard):
         target.write(0, numbers(1), again=False)
         wait_until(lambda: len(heard.over) == 1)
-        target.write(1, numbers(1, 1), again=False)
+        with pytest.raises(ConnectionLost, match="closed by the server"):
+            target.write(1, numbers(1, 1), again=False)
+        target.write(1, numbers(1, 1), again=True)
 
     assert [bytes(got)[:8] for got in heard.got] == [b'{"n":0,"', b'{"n":1,"']
 

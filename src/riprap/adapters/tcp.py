@@ -190,9 +190,9 @@ class TcpTarget:
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
         self.open(resume=True)
         if self._hung_up():
-            # Known before anything is sent, so nothing has to be sent twice.
+            # Known before anything is sent, so nothing is sent twice.
             self._drop()
-            self.open(resume=True)
+            raise ConnectionLost(f"{self._connector.host}:{self._connector.port}: closed by the server")
         try:
             for part in self._encoded(table):
                 self._send(part)
