@@ -178,7 +178,7 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     ),
     "a file without a schema": (
         lambda app, s: app.lookup("it", s, table="names.csv", by="id"),
-        "its table: csv files need schema=",
+        "its table: files(...) of csv needs schema=",
     ),
     "a table with a rate": (
         lambda app, s: app.lookup("it", s, table=rr.rows(GOOD, rate=3.0), by="id"),

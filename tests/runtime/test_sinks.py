@@ -26,6 +26,10 @@ from riprap.state.pages import PageStore
 SCHEMA = parse_schema("n bigint, s string")
 
 
+def ignore(kind: str, **details: str | float | int) -> None:
+    """Take no note of events."""
+
+
 class Clock:
     now = 1000.0
 
@@ -57,7 +61,9 @@ class Bench:
         return made
 
     def publisher(self, connector: SinkConnector, *, resume: bool = False) -> Publisher:
-        return make_publisher(self.sink(connector), self.results, None, resume=resume, clock=self.clock)
+        return make_publisher(
+            self.sink(connector), self.results, None, run="r", resume=resume, tell=ignore, clock=self.clock
+        )
 
     def output(
         self, rows: list[dict[str, Any]], positions: list[int] | None = None, source: int = 0
@@ -337,7 +343,9 @@ def test_a_callback_that_fails_is_named_with_its_line_and_batch(bench: Bench) ->
         raise KeyError("oops")
 
     sink = bench.sink(rr.callback(fails))
-    publisher = make_publisher(sink, bench.results, None, resume=False, clock=bench.clock)
+    publisher = make_publisher(
+        sink, bench.results, None, run="r", resume=False, tell=ignore, clock=bench.clock
+    )
 
     with pytest.raises(OperatorError) as caught:
         publisher.publish(4, bench.numbers(1))
@@ -353,7 +361,9 @@ def test_a_spark_sink_gets_a_dataframe_of_the_session(bench: Bench) -> None:
 
     calls: list[Any] = []
     sink = bench.sink(rr.to_spark(lambda frame, batch: calls.append((frame, batch))))
-    publisher = make_publisher(sink, bench.results, Session(), resume=False, clock=bench.clock)
+    publisher = make_publisher(
+        sink, bench.results, Session(), run="r", resume=False, tell=ignore, clock=bench.clock
+    )
 
     publisher.publish(3, bench.numbers(8, 9))
 
