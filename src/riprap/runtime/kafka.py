@@ -76,7 +76,7 @@ def check_connector(session: SparkSession, graph: Graph) -> None:
         return
     try:
         session._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_PROVIDER)  # type: ignore[union-attr]
-    except Exception as error:
+    except Py4JJavaError as error:
         raise RunError(
             f"{found[0]}: this Spark session has no Kafka connector. Let Riprap make the session, which fetches it, or "
             "start yours with spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<version>"
