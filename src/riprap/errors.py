@@ -10,6 +10,8 @@ RiprapError
    |- PageSpaceError     host memory for state pages is full
    |- LedgerError        the ledger lacks a record, or holds one this batch contradicts
    |- ChannelError       a channel's log is damaged, or lacks what a reader needs
+   |- StoreError         a durable store cannot be used now: full, read-only, away, or it refuses us
+   |- CorruptValueError  a durable store is there, but what it holds under a key is damaged
    `- FormatError        a persisted file has an unknown format or version
 """
 
@@ -50,6 +52,14 @@ class LedgerError(RunError):
 
 class ChannelError(RunError):
     """A channel's log is damaged, or lacks what a reader needs."""
+
+
+class StoreError(RunError):
+    """A durable store cannot be used now; later, it may."""
+
+
+class CorruptValueError(RunError):
+    """A durable store holds a damaged value: no use in asking again."""
 
 
 class FormatError(RunError):

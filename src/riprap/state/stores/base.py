@@ -1,0 +1,67 @@
+"""What a durable store is: entries, one for each operator, with values by key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+Buffer: TypeAlias = bytes | memoryview | pa.Buffer
+
+_KEY = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_ENTRY = re.compile(r"[A-Za-z0-9._/-]{1,200}")
+
+
+class Store(Protocol):
+    """Values by entry and key. What :meth:`put` has returned from is durable, each value whole or not there.
+
+    One process at a time writes to an entry; any number may read it meanwhile. Threads may share a store.
+    """
+
+    @property
+    def url(self) -> str:
+        """The address by which another process can open the store, passwords included."""
+
+    def put(self, entry: str, values: Mapping[str, Buffer]) -> None:
+        """Write many values at once; a key that is there gets its new value."""
+
+    def get(self, entry: str, key: str) -> pa.Buffer:
+        """Return a value. Raise ``KeyError`` where there is none, ``CorruptValueError`` where it is damaged."""
+
+    def keys(self, entry: str) -> list[str]:
+        """List the keys of an entry in order, none where it does not exist."""
+
+    def delete(self, entry: str, keys: Iterable[str]) -> None:
+        """Remove values; keys that are not there are fine."""
+
+    def entries(self) -> list[str]:
+        """List the entries that hold anything, in order."""
+
+    def drop(self, entry: str) -> None:
+        """Remove an entry with all its values, damaged ones included."""
+
+    def close(self) -> None:
+        """Let go of files and connections. Buffers that were read stay as they are."""
+
+
+def check_entry(entry: str) -> str:
+    """Return the name of an entry, or raise where it is none."""
+    if not _ENTRY.fullmatch(entry):
+        raise ValueError(f"entry {entry!r}: give 1 to 200 letters, digits, '.', '_', '-' or '/'")
+    return entry
+
+
+def check_keys(keys: Iterable[str]) -> list[str]:
+    """Return keys as a list, or raise where one is none."""
+    found = list(keys)
+    for key in found:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"key {key!r}: give 1 to 200 letters, digits, '.', '_' or '-'")
+    return found
+
+
+def view(value: Buffer) -> memoryview:
+    """Look at a value's bytes without copying them."""
+    return memoryview(value).cast("B")

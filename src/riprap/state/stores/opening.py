@@ -1,0 +1,96 @@
+"""Which store a URL means."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from riprap.errors import StoreError
+from riprap.state.stores import redis_store, rocks
+from riprap.state.stores.base import Store
+from riprap.state.stores.files import FileStore
+from riprap.state.stores.folders import LocalFolder, trouble
+from riprap.state.stores.objects import RemoteFolder
+from riprap.state.stores.reading import ReadingStore
+
+_OWN = ("prefix", "chunk")
+_USER = re.compile(r"(?<=//)[^/@]*@")
+_SIZE = re.compile(r"(\d+) ?([kmg]?)b?", re.IGNORECASE)
+
+
+def open_store(url: str | Path, *, readonly: bool = False) -> Store:
+    """Open a store: a folder, a URL that fsspec knows, ``rocksdb:///folder`` or ``redis://host:port/0``.
+
+    open_store("checkpoints")                                  # made if need be
+    open_store("s3://bucket/checkpoints")
+    open_store("redis://localhost:6379/0?prefix=quotes&chunk=8MB")
+    """
+    text, where = str(url), describe_store(url)
+    scheme = text.partition("://")[0] if "://" in text else ""
+    store: Store
+    if scheme in ("", "file", "local"):
+        path = _local_path(text, where)
+        folder = LocalFolder(path)
+        if not readonly:
+            try:
+                folder.make()
+            except OSError as error:
+                raise trouble(where, "opening", error) from error
+        store = FileStore(path.as_uri(), where, folder)
+    elif scheme == "rocksdb":
+        plain, settings = _own_settings(text)
+        if "prefix" in settings:
+            raise StoreError(f"store {where}: RocksDB has no prefix: each database is a folder of its own")
+        path = _local_path(plain, where)
+        chunk = _size(settings, where, rocks.DEFAULT_CHUNK)
+        store = rocks.RocksStore(text, where, str(path), chunk=chunk, readonly=readonly)
+    elif scheme in ("redis", "rediss"):
+        plain, settings = _own_settings(text)
+        prefix = settings.get("prefix") or redis_store.DEFAULT_PREFIX
+        chunk = _size(settings, where, redis_store.DEFAULT_CHUNK)
+        store = redis_store.RedisStore(text, where, plain, prefix=prefix, chunk=chunk)
+    else:
+        store = FileStore(text, where, RemoteFolder.at(text, where))
+    return ReadingStore(store, where) if readonly else store
+
+
+def describe_store(url: str | Path) -> str:
+    """Return a store's URL for messages, without passwords; a local folder is its path."""
+    text = str(url)
+    if "://" not in text:
+        return text
+    if text.startswith(("file://", "local://")):
+        return unquote(urlsplit(text).path) or text
+    _, settings = _own_settings(text)
+    # Anything in the query that is not ours may be a secret.
+    shown = _USER.sub("", text.partition("?")[0])
+    known = {name: value for name, value in settings.items() if name in _OWN}
+    return f"{shown}?{urlencode(known)}" if known else shown
+
+
+def _local_path(text: str, where: str) -> Path:
+    if "://" not in text:
+        return Path(text).absolute()
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise StoreError(f"store {where}: give the whole path after three slashes: {parts.scheme}:///folder")
+    return Path(unquote(parts.path))
+
+
+def _own_settings(url: str) -> tuple[str, dict[str, str]]:
+    """Part a URL from the settings in its query that are ours."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    theirs = urlencode([(name, value) for name, value in query if name not in _OWN])
+    own = {name: value for name, value in query if name in _OWN}
+    return urlunsplit(parts._replace(query=theirs)), own
+
+
+def _size(settings: dict[str, str], where: str, default: int) -> int:
+    if "chunk" not in settings:
+        return default
+    match = _SIZE.fullmatch(settings["chunk"])
+    if not match or not int(match[1]):
+        raise StoreError(f"store {where}: chunk={settings['chunk']}: give a size such as 8MB")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
