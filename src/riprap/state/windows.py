@@ -60,6 +60,18 @@ def make_page(keys: KeyTable, contents: Contents, held: Ints | None = None) -> p
     )
 
 
+def remake_page(
+    page: pa.RecordBatch, rows: Ints, held: Ints, lengths: Ints, tuples: pa.StructArray
+) -> pa.RecordBatch:
+    """Make a page of some rows of another, with other tuples."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    window = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), tuples)
+    same = (page.column(name).take(pa.array(rows)) for name in ("hash", "key", "counters"))
+    hashes, key, counters = same
+    return pa.RecordBatch.from_arrays([hashes, key, pa.array(held), counters, window], _COLUMNS)
+
+
 def gather(
     pages: Sequence[pa.RecordBatch], keys: KeyTable, layout: pa.StructType, counters: int = 1
 ) -> Contents:
@@ -68,14 +80,14 @@ def gather(
     numbers = np.zeros((len(keys), counters), np.int64)
     parts: list[tuple[pa.StructArray, Ints]] = []
     for page in pages:
-        rows, found = _look_up(_hashes(page), keys.hashes)
+        rows, found = _look_up(hashes_of(page), keys.hashes)
         if not len(found):
             continue
         _check_same_keys(page, rows, keys, found)
         new = wanted[found] < 0
-        wanted[found[new]] = _ints(page, "held")[rows[new]]
-        numbers[found[new]] = _counters(page)[rows[new]]
-        offsets, tuples = _window(page)
+        wanted[found[new]] = held_of(page)[rows[new]]
+        numbers[found[new]] = counters_of(page)[rows[new]]
+        offsets, tuples = window_of(page)
         length = np.zeros(len(keys), np.int64)
         length[found] = np.minimum(offsets[rows + 1] - offsets[rows], wanted[found])
         end = np.zeros(len(keys), np.int64)
@@ -94,17 +106,17 @@ def keys_in(page: pa.RecordBatch) -> KeyTable:
     has_null = np.zeros(page.num_rows, bool)
     for column in columns:
         has_null |= column.is_null().to_numpy(zero_copy_only=False)
-    return KeyTable(_hashes(page), columns, has_null)
+    return KeyTable(hashes_of(page), columns, has_null)
 
 
 def merge(newer: pa.RecordBatch, older: pa.RecordBatch) -> pa.RecordBatch:
     """Merge two pages into one that says the same, leaving out tuples no key holds any more."""
-    hashes, old_row, new_row = _align(_hashes(older), _hashes(newer))
+    hashes, old_row, new_row = align(hashes_of(older), hashes_of(newer))
     _check_equal_where_both(newer, new_row, older, old_row)
     old_start, old_length, old_tuples = _extents(older, old_row)
     new_start, new_length, new_tuples = _extents(newer, new_row)
     pick = np.where(new_row >= 0, new_row + older.num_rows, old_row)
-    held = np.concatenate([_ints(older, "held"), _ints(newer, "held")])[pick]
+    held = np.concatenate([held_of(older), held_of(newer)])[pick]
     kept = np.clip(held - new_length, 0, old_length)
     starts = np.column_stack([old_start + old_length - kept, new_start + len(old_tuples)]).ravel()
     lengths = np.column_stack([kept, new_length]).ravel()
@@ -120,7 +132,7 @@ def merge(newer: pa.RecordBatch, older: pa.RecordBatch) -> pa.RecordBatch:
 
 def _extents(page: pa.RecordBatch, rows: Ints) -> tuple[Ints, Ints, pa.StructArray]:
     """Return where the tuples of some rows start and how many there are; row -1 has none."""
-    offsets, tuples = _window(page)
+    offsets, tuples = window_of(page)
     if not page.num_rows:
         return np.zeros_like(rows), np.zeros_like(rows), tuples
     start = offsets[rows]
@@ -139,7 +151,7 @@ def _check_equal_where_both(
 
 
 @numba.njit(cache=True)
-def _align(older, newer):  # type: ignore[no-untyped-def]
+def align(older, newer):  # type: ignore[no-untyped-def]
     """Merge two sorted lists of hashes; return the union, and where each is in either list (-1: nowhere)."""
     hashes = np.empty(len(older) + len(newer), np.uint64)
     old_row = np.full(len(hashes), -1, np.int64)
@@ -162,7 +174,7 @@ def _align(older, newer):  # type: ignore[no-untyped-def]
 
 def restrict(page: pa.RecordBatch, first_bucket: int, end_bucket: int, buckets: int) -> pa.RecordBatch:
     """Return the part of a page that belongs to some buckets, without copying."""
-    hashes = _hashes(page)
+    hashes = hashes_of(page)
     low = np.searchsorted(hashes, first_hash(first_bucket, buckets))
     high = np.searchsorted(hashes, first_hash(end_bucket, buckets)) if end_bucket < buckets else len(hashes)
     return page.slice(int(low), int(high - low))
@@ -177,9 +189,22 @@ def add_page(new: pa.RecordBatch, pages: Sequence[pa.RecordBatch]) -> tuple[pa.R
     """
     replaced = 0
     while replaced < len(pages) and _weight(pages[replaced]) <= 2 * _weight(new):
-        new = merge(new, pages[replaced])
+        if not _says_all(new, pages[replaced]):
+            new = merge(new, pages[replaced])
         replaced += 1
     return (_without_empty(new) if replaced == len(pages) else new), replaced
+
+
+def _says_all(newer: pa.RecordBatch, older: pa.RecordBatch) -> bool:
+    """Say whether an older page has nothing that counts: every key of it is in the newer one, with all it holds."""
+    if older.num_rows > newer.num_rows:
+        return False
+    rows, found = _look_up(hashes_of(newer), hashes_of(older))
+    if len(found) != older.num_rows:
+        return False
+    _check_equal(newer.column("key").take(pa.array(rows)), older.column("key"))
+    lengths = np.diff(window_of(newer)[0])
+    return bool((lengths[rows] >= held_of(newer)[rows]).all())
 
 
 def _weight(page: pa.RecordBatch) -> int:
@@ -189,13 +214,13 @@ def _weight(page: pa.RecordBatch) -> int:
 
 def _without_empty(page: pa.RecordBatch) -> pa.RecordBatch:
     """Leave out keys that hold nothing; only right in the oldest page, for a row also says that older ones are void."""
-    full = (_ints(page, "held") > 0) | _counters(page).any(axis=1)
+    full = (held_of(page) > 0) | counters_of(page).any(axis=1)
     return page if full.all() else page.filter(pa.array(full))
 
 
 def tuples_in(page: pa.RecordBatch) -> int:
     """Count the tuples a page holds."""
-    offsets, _ = _window(page)
+    offsets, _ = window_of(page)
     return int(offsets[-1] - offsets[0])
 
 
@@ -266,17 +291,20 @@ def _check_equal(left: pa.StructArray, right: pa.StructArray) -> None:
             raise key_clash([left.field(f) for f in fields], place, [right.field(f) for f in fields], place)
 
 
-def _hashes(page: pa.RecordBatch) -> Hashes:
+def hashes_of(page: pa.RecordBatch) -> Hashes:
+    """Return the hashes of a page's rows."""
     hashes: Hashes = page.column("hash").to_numpy()
     return hashes
 
 
-def _ints(page: pa.RecordBatch, name: str) -> Ints:
-    ints: Ints = page.column(name).to_numpy()
-    return ints
+def held_of(page: pa.RecordBatch) -> Ints:
+    """Return how many tuples each row's key holds in all."""
+    held: Ints = page.column("held").to_numpy()
+    return held
 
 
-def _counters(page: pa.RecordBatch) -> Ints:
+def counters_of(page: pa.RecordBatch) -> Ints:
+    """Return the counters of a page's rows."""
     column = page.column("counters")
     width = column.type.list_size
     flat = column.values.to_numpy()[column.offset * width : (column.offset + len(column)) * width]
@@ -284,7 +312,8 @@ def _counters(page: pa.RecordBatch) -> Ints:
     return numbers
 
 
-def _window(page: pa.RecordBatch) -> tuple[Ints, pa.StructArray]:
+def window_of(page: pa.RecordBatch) -> tuple[Ints, pa.StructArray]:
+    """Return where the tuples of each row start, and all tuples."""
     window = page.column("window")
     offsets: Ints = window.offsets.to_numpy().astype(np.int64)
     return offsets, window.values

@@ -1,0 +1,1 @@
+"""Durable checkpoints of an operator's state: increments in a store, and manifests that name them."""

@@ -1,0 +1,155 @@
+"""What a checkpoint has to write: the tuples that came in since the last one and still count.
+
+A slot's durable state is a list of values, newest first, like its pages in host memory. A checkpoint puts one value in
+front. A value of which nothing counts any more leaves the list, and what has merely lost its older tuples stays as it
+is. Where keys slide at different speeds, values fill up with tuples that no longer count; once these are two thirds of
+everything, the values that are mostly dead are written anew without them. So on average no more than half as much again
+is written as comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.state.checkpoints.groups import Value, cut, encode
+from riprap.state.checkpoints.index import Index, Reckoning, uses
+from riprap.state.checkpoints.manifest import Saved
+from riprap.state.windows import Ints, align, held_of, merge, ranges, remake_page, window_of
+
+# Of a slot's tuples and rows in the store, at most so many to one that counts; few are never worth cleaning up.
+_MOST_DEAD = 3
+_NOT_WORTH = 4096
+# More values than this are too many to name in every manifest: the smallest neighbours become one.
+_MOST_VALUES = 64
+_MERGED_AT_ONCE = 32
+# Pages smaller than this are put together before they are cut.
+_SMALL = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A page that came in since the last checkpoint, between two times."""
+
+    page: pa.RecordBatch
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value of the durable state, and what its rows are."""
+
+    saved: Saved
+    index: Index
+
+
+Load = Callable[[Saved], Sequence[pa.RecordBatch]]
+
+
+@dataclass(slots=True)
+class SlotState:
+    """The durable state of a slot for a range of buckets, as a list of values, newest first."""
+
+    buckets: tuple[int, int]
+    group: int | None
+    kept: list[Kept]
+
+    def advance(self, fresh: Sequence[Fresh], load: Load) -> tuple[SlotState, dict[str, pa.Buffer]]:
+        """Return the state with pages that came in, newest first, and the values it takes to store it."""
+        used = uses([*(Index.of(f.page) for f in fresh), *(k.index for k in self.kept)])
+        living = [f for f, use in zip(fresh, used[: len(fresh)], strict=True) if use.needed]
+        kept = [k for k, use in zip(self.kept, used[len(fresh) :], strict=True) if use.needed]
+        written: dict[str, pa.Buffer] = {}
+        if living:
+            value = encode([g for page in _together([f.page for f in living]) for g in cut(page, self.group)])
+            kept = [self._keep(value, min(f.since for f in living), max(f.until for f in living)), *kept]
+            written[value.name] = value.data
+        cleaned, values = self._clean(kept, load)
+        # A value that was made and cleaned up at once need not be stored.
+        named = {k.saved.name for k in cleaned}
+        return SlotState(self.buckets, self.group, cleaned), {
+            name: data for name, data in {**written, **values}.items() if name in named
+        }
+
+    def _keep(self, value: Value, since: float, until: float) -> Kept:
+        saved = Saved(
+            name=value.name,
+            size=value.data.size,
+            header=value.header,
+            buckets=self.buckets,
+            since=since,
+            until=until,
+            groups=value.groups,
+            index=value.index_block,
+        )
+        return Kept(saved, Index.over(value.indexes))
+
+    def _clean(self, kept: list[Kept], load: Load) -> tuple[list[Kept], dict[str, pa.Buffer]]:
+        """Write values anew where too little of them counts, or where there are too many."""
+        span = _mostly_dead([k.index for k in kept]) or _crowded([k.saved.size for k in kept])
+        if span is None:
+            return kept, {}
+        first, end = span
+        reckoning = Reckoning.begin()
+        for each in kept[:first]:
+            reckoning.take(each.index)
+        pages = [page for each in kept[first:end] for page in load(each.saved)]
+        left = _trim(reduce(merge, pages), reckoning, oldest=end == len(kept))
+        if not left.num_rows:
+            return [*kept[:first], *kept[end:]], {}
+        value = encode(cut(left, self.group))
+        times = [k.saved for k in kept[first:end]]
+        made = self._keep(value, min(s.since for s in times), max(s.until for s in times))
+        return [*kept[:first], made, *kept[end:]], {value.name: value.data}
+
+
+def _together(pages: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Put small neighbours together, newest first."""
+    made: list[pa.RecordBatch] = []
+    for page in pages:
+        if made and made[-1].nbytes + page.nbytes <= _SMALL:
+            made[-1] = merge(made[-1], page)
+        else:
+            made.append(page)
+    return made
+
+
+def _mostly_dead(indexes: Sequence[Index]) -> tuple[int, int] | None:
+    """Return the values [first, end) to write anew, if too little counts of all of them together."""
+    used = uses(indexes)
+    total, living = sum(i.weight for i in indexes), sum(u.weight for u in used)
+    if total <= _MOST_DEAD * living + _NOT_WORTH:
+        return None
+    poor = [n for n, (i, u) in enumerate(zip(indexes, used, strict=True)) if 2 * u.weight <= i.weight]
+    return poor[0], poor[-1] + 1
+
+
+def _crowded(sizes: Sequence[int]) -> tuple[int, int] | None:
+    """Return the smallest neighbours, if there are too many values."""
+    if len(sizes) <= _MOST_VALUES:
+        return None
+    sums = np.convolve(sizes, np.ones(_MERGED_AT_ONCE, np.int64), "valid")
+    first = int(sums.argmin())
+    return first, first + _MERGED_AT_ONCE
+
+
+def _trim(page: pa.RecordBatch, newer: Reckoning, *, oldest: bool) -> pa.RecordBatch:
+    """Leave out of a page what newer pages say no longer counts."""
+    index = Index.of(page)
+    _, known_row, row = align(newer.hashes, index.hashes)
+    known = np.full(len(index.hashes), -1)
+    known[row[row >= 0]] = known_row[row >= 0]
+    told = known >= 0
+    left = np.where(told, newer.missing[known] if len(newer.missing) else 0, index.held)
+    lengths = np.minimum(index.lengths, left)
+    rows = np.flatnonzero((lengths > 0) | (~told & ~(index.void & oldest)))
+    offsets, tuples = window_of(page)
+    kept = tuples.take(pa.array(ranges(offsets[1:][rows] - lengths[rows], lengths[rows])))
+    # Of a key that newer pages tell of, only the tuples matter.
+    held: Ints = np.where(told, lengths, held_of(page))
+    return remake_page(page, rows, held[rows], lengths[rows], kept)

@@ -1,0 +1,104 @@
+"""Which keys a page has rows for: enough to tell which of its tuples still count, without reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.state.hashing import Hashes
+from riprap.state.windows import Ints, align, counters_of, hashes_of, held_of, window_of
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The rows of a page, in order of hash: how many tuples each key holds in all, and how many of them are in the
+    page. A *void* row says that its key has nothing at all."""
+
+    hashes: Hashes
+    held: Ints
+    lengths: Ints
+    void: Bools
+
+    @classmethod
+    def of(cls, page: pa.RecordBatch) -> Index:
+        """Read a page's index off it."""
+        offsets, _ = window_of(page)
+        held = held_of(page)
+        return cls(hashes_of(page), held, np.diff(offsets), (held == 0) & ~counters_of(page).any(axis=1))
+
+    @classmethod
+    def over(cls, parts: Sequence[Index]) -> Index:
+        """Return the index of several pages taken as one, newest first."""
+        return reduce(_put_under, parts)
+
+    @property
+    def weight(self) -> int:
+        """Its tuples and rows: what it costs to write."""
+        return int(self.lengths.sum()) + len(self.hashes)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What still counts of a page: so many tuples and rows. It is not needed if nothing would be missed."""
+
+    tuples: int
+    rows: int
+    needed: bool
+
+    @property
+    def weight(self) -> int:
+        return self.tuples + self.rows
+
+
+@dataclass(slots=True)
+class Reckoning:
+    """How many tuples each key still misses, page after page, newest first."""
+
+    hashes: Hashes
+    missing: Ints
+
+    @classmethod
+    def begin(cls) -> Reckoning:
+        return cls(np.empty(0, np.uint64), np.empty(0, np.int64))
+
+    def take(self, page: Index, *, oldest: bool = False) -> Use:
+        """Take the next older page into account, and say what of it counts."""
+        hashes, before, row = align(self.hashes, page.hashes)
+        known = before >= 0
+        missing = np.zeros(len(hashes), np.int64)
+        missing[known] = self.missing[before[known]]
+        first = ~known
+        missing[first] = page.held[row[first]]
+        here = row >= 0
+        lengths = np.zeros(len(hashes), np.int64)
+        lengths[here] = page.lengths[row[here]]
+        live = np.minimum(missing, lengths)
+        # A row that says its key has nothing matters while there are older pages.
+        told = first if not oldest else first & ~page.void[np.where(here, row, 0)]
+        self.hashes, self.missing = hashes, missing - live
+        tuples, rows = int(live.sum()), int(told.sum())
+        return Use(tuples, rows, tuples > 0 or rows > 0)
+
+
+def uses(pages: Sequence[Index]) -> list[Use]:
+    """Say what of each page still counts, newest page first."""
+    reckoning = Reckoning.begin()
+    return [reckoning.take(page, oldest=page is pages[-1]) for page in pages]
+
+
+def _put_under(newer: Index, older: Index) -> Index:
+    hashes, old_row, new_row = align(older.hashes, newer.hashes)
+    has_old, has_new = old_row >= 0, new_row >= 0
+    held, lengths = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
+    void = np.zeros(len(hashes), bool)
+    for rows, there, page in ((old_row, has_old, older), (new_row, has_new, newer)):
+        held[there], void[there] = page.held[rows[there]], page.void[rows[there]]
+        lengths[there] += page.lengths[rows[there]]
+    return Index(hashes, held, lengths, void)

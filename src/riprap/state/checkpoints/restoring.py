@@ -1,0 +1,231 @@
+"""Bringing back a version of an operator's state as pages, with what was damaged or has gone stale left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.errors import CorruptValueError, FormatError
+from riprap.state.checkpoints.index import Index, Reckoning
+from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
+from riprap.state.checkpoints.versions import Versions
+from riprap.state.hashing import Hashes
+from riprap.state.windows import Ints, align, merge, remake_page, restrict, window_of
+
+Floats = npt.NDArray[np.float64]
+# Told of something to know about: what it is about, and what it means.
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The state of an operator as pages by slot, newest first; how many tuples damage cost, and how many were stale."""
+
+    manifest: CheckpointManifest
+    slots: dict[str, list[pa.RecordBatch]]
+    damaged: int = 0
+    stale: int = 0
+
+    @property
+    def tuples(self) -> int:
+        return sum(live_tuples(pages) for pages in self.slots.values())
+
+
+def restore(
+    versions: Versions,
+    *,
+    layout: str,
+    lost_until: float | None,
+    slides: Collection[str] = (),
+    sealed: bool = False,
+    whole: bool = False,
+    version: int | None = None,
+    warn: Warn,
+) -> Restored | None:
+    """Bring back the newest version that can be used, or a certain one; None if there is none.
+
+    Input from the version's time up to ``lost_until`` was lost (None: none was): from the slots in ``slides``, which
+    hold the newest tuples of each key, as many of the oldest go as would have been pushed out. ``whole`` is for state
+    of which a part is worse than nothing: a version with any damage is passed over.
+    """
+    for number in versions.numbers() if version is None else [version]:
+        try:
+            manifest = versions.manifest(number)
+        except (CorruptValueError, FormatError) as error:
+            warn(f"version {number} cannot be used: {error}")
+            continue
+        if manifest.layout != layout:
+            warn(f"version {number} is of another state: {manifest.layout!r}, and here it is {layout!r}")
+            continue
+        found = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
+        if found is not None:
+            return found
+    return None
+
+
+def _load(
+    versions: Versions,
+    manifest: CheckpointManifest,
+    lost_until: float | None,
+    slides: Collection[str],
+    sealed: bool,
+    whole: bool,
+    warn: Warn,
+) -> Restored | None:
+    slots: dict[str, list[pa.RecordBatch]] = {}
+    damaged = stale = 0
+    for slot, listed in manifest.slots.items():
+        pages: list[pa.RecordBatch] = []
+        for buckets in dict.fromkeys(saved.buckets for saved in listed):
+            values = [saved for saved in listed if saved.buckets == buckets]
+            found = _read_range(versions, values, sealed, warn)
+            if found is None or (found.lost and whole):
+                warn(f"version {manifest.version} cannot be used: a value of slot {slot} is damaged")
+                return None
+            damaged += found.lost
+            made = [restrict(page, *buckets, manifest.buckets) for page in found.pages]
+            gone = None
+            if lost_until is not None and slot in slides and made:
+                gone, count = _drop_stale(made, values, found.indexes, lost_until - manifest.time)
+                stale += count
+            pages += [gone, *made] if gone is not None else made
+        slots[slot] = pages
+    return Restored(manifest, slots, damaged, stale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The pages of a range of buckets, newest first; the index of each value; how many tuples damage cost."""
+
+    pages: list[pa.RecordBatch]
+    indexes: list[Index]
+    lost: int
+
+
+def _read_range(versions: Versions, values: Sequence[Saved], sealed: bool, warn: Warn) -> _Range | None:
+    """Read the values of a slot and a range of buckets; None if nobody can tell what a damaged one held."""
+    groups: list[tuple[pa.RecordBatch | None, Index]] = []
+    indexes, pages = [], []
+    for saved in values:
+        decoded = versions.read(saved, sealed=sealed)
+        if decoded.indexes is None:
+            return None
+        bad = sum(block.tuples for block, g in zip(saved.groups, decoded.groups, strict=True) if g is None)
+        if not decoded.whole:
+            warn(f"{bad} tuples of value {saved.name} are damaged, and are left out")
+        groups += zip(decoded.groups, decoded.indexes, strict=True)
+        indexes.append(Index.over(decoded.indexes))
+        sound = [group for group in decoded.groups if group is not None]
+        if sound:
+            pages.append(put_together(sound))
+    if all(group is not None for group, _ in groups):
+        return _Range(pages, indexes, 0)
+    hashes, holds, lost = _left_of([(group is not None, index) for group, index in groups])
+    cap = cap_page(pages, lambda wanted, _: _look_up(hashes, holds, wanted))
+    return _Range([cap, *pages] if cap is not None else pages, indexes, lost)
+
+
+def _left_of(groups: Sequence[tuple[bool, Index]]) -> tuple[Hashes, Ints, int]:
+    """Say how many tuples each key has left, of groups newest first of which some are gone; and how many are lost."""
+    reckoning = Reckoning.begin()
+    hashes, holds, lost = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+    for there, index in groups:
+        before = dict(zip(reckoning.hashes.tolist(), reckoning.missing.tolist(), strict=True))
+        use = reckoning.take(index)
+        if not there:
+            lost += use.tuples
+            continue
+        first = index.held.tolist()
+        live = np.array(
+            [
+                min(before.get(key, held), length)
+                for key, held, length in zip(
+                    index.hashes.tolist(), first, index.lengths.tolist(), strict=True
+                )
+            ],
+            np.int64,
+        )
+        all_hashes, old, new = align(hashes, index.hashes)
+        total = np.zeros(len(all_hashes), np.int64)
+        total[old >= 0] += holds[old[old >= 0]]
+        total[new >= 0] += live[new[new >= 0]]
+        hashes, holds = all_hashes, total
+    return hashes, holds, lost
+
+
+def _look_up(hashes: Hashes, values: Ints, wanted: Hashes) -> Ints:
+    """Return the values of wanted hashes, 0 where there is none."""
+    found = np.zeros(len(wanted), values.dtype)
+    if len(hashes):
+        at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+        same = hashes[at] == wanted
+        found[same] = values[at[same]]
+    return found
+
+
+def cap_page(pages: Sequence[pa.RecordBatch], limit: Callable[[Hashes, Ints], Ints]) -> pa.RecordBatch | None:
+    """Make a page to put in front of others, that says which keys hold fewer tuples from now on; None if none does."""
+    seen = np.empty(0, np.uint64)
+    parts = []
+    for page in pages:
+        index = Index.of(page)
+        seen, before, row = align(seen, index.hashes)
+        rows = row[(before < 0) & (row >= 0)]
+        held = np.minimum(limit(index.hashes[rows], index.held[rows]), index.held[rows])
+        fewer = held < index.held[rows]
+        none = window_of(page)[1].slice(0, 0)
+        zeros = np.zeros(int(fewer.sum()), np.int64)
+        parts.append(remake_page(page, rows[fewer], held[fewer], zeros, none))
+    if not sum(part.num_rows for part in parts):
+        return None
+    whole = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+    return whole.take(pa.array(np.argsort(whole.column("hash").to_numpy())))
+
+
+def _drop_stale(
+    pages: Sequence[pa.RecordBatch], values: Sequence[Saved], indexes: Sequence[Index], seconds: float
+) -> tuple[pa.RecordBatch | None, int]:
+    """Say which tuples lost input would have pushed out, at each key's own rate; and how many that is.
+
+    A key's rate is that of the newest value if the key is in it, else that over all values.
+    """
+    span = max(s.until for s in values) - min(s.since for s in values)
+    whole = Index.over(indexes)
+    rates: Floats = whole.lengths / span if span > 0 else np.zeros(len(whole.hashes))
+    recent = values[0].until - values[0].since
+    if recent > 0:
+        at = np.searchsorted(whole.hashes, indexes[0].hashes)
+        rates[at] = indexes[0].lengths / recent
+    gone: Ints = np.round(rates * max(seconds, 0.0)).astype(np.int64)
+    before = live_tuples(pages)
+    cap = cap_page(pages, lambda wanted, held: np.maximum(held - _look_up(whole.hashes, gone, wanted), 0))
+    return cap, 0 if cap is None else before - live_tuples([cap, *pages])
+
+
+def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Make one page of groups, newest first."""
+    if len(groups) == 1:
+        return groups[0]
+    if all(group.num_rows == 1 for group in groups):
+        newest = groups[0]
+        tuples = pa.concat_arrays([_tuples_of(group) for group in reversed(groups)])
+        held, rows = Index.of(newest).held, np.zeros(1, np.int64)
+        return remake_page(newest, rows, held, np.array([len(tuples)]), tuples)
+    # By halves: every tuple is copied a few times, not once for each group.
+    middle = len(groups) // 2
+    return merge(put_together(groups[:middle]), put_together(groups[middle:]))
+
+
+def _tuples_of(page: pa.RecordBatch) -> pa.StructArray:
+    offsets, tuples = window_of(page)
+    return tuples.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def live_tuples(pages: Sequence[pa.RecordBatch]) -> int:
+    """Count the tuples that some pages, newest first, hold."""
+    reckoning = Reckoning.begin()
+    return sum(reckoning.take(Index.of(page)).tuples for page in pages)

@@ -1,0 +1,257 @@
+"""Increments: whatever came in, slid out or was cleaned up, the durable state is the state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from riprap.state.checkpoints import increments
+from riprap.state.checkpoints.groups import cut, decode, encode
+from riprap.state.checkpoints.increments import Fresh, SlotState
+from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
+from riprap.state.checkpoints.restoring import Restored, restore
+from riprap.state.checkpoints.testing import contents_of, page_of
+from riprap.state.checkpoints.versions import Versions
+from riprap.state.stores import open_store
+
+NAMES = ["a", "b", "c", "d", "e", "f"]
+
+
+class Windows:
+    """The newest few tuples of each key, plainly; and the page each batch would leave."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.contents: dict[str, list[int]] = {}
+        self.next = 0
+
+    def batch(self, keys: list[str], popped: list[str]) -> pa.RecordBatch | None:
+        came: dict[str, list[int]] = {}
+        for key in keys:
+            came.setdefault(key, []).append(self.next)
+            self.next += 1
+        for key in popped:
+            if self.contents.get(key):
+                came.setdefault(key, [])
+        if not came:
+            return None
+        held = {}
+        for key, tuples in came.items():
+            whole = [*self.contents.get(key, []), *tuples][-self.size :]
+            if key in popped:
+                whole = whole[1:]
+            self.contents[key] = whole
+            held[key] = len(whole)
+        return page_of({k: t[max(0, len(t) - held[k]) :] for k, t in came.items()}, held)
+
+
+BATCHES = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(NAMES), max_size=12),
+        st.lists(st.sampled_from(NAMES), max_size=2),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+class Durable:
+    """A slot whose checkpoints go to a store."""
+
+    def __init__(self, folder: Path, group: int | None) -> None:
+        self.versions = Versions(open_store(folder), "app/sums")
+        self.state = SlotState((0, 1), group, [])
+        self.version = 0
+
+    def checkpoint(self, fresh: list[pa.RecordBatch], time: float = 0.0) -> int:
+        pages = [Fresh(page, time - 1, time) for page in reversed(fresh)]
+        self.state, values = self.state.advance(pages, self.load)
+        self.version += 1
+        written = self.versions.put({"0": values})
+        self.versions.commit(self.manifest(time))
+        self.versions.collect(2)
+        return written
+
+    def manifest(self, time: float) -> CheckpointManifest:
+        slots = {"0": tuple(k.saved for k in self.state.kept)}
+        return CheckpointManifest(
+            operator="sums",
+            layout="l",
+            version=self.version,
+            time=time,
+            batch=0,
+            buckets=1,
+            rate=1.0,
+            slots=slots,
+        )
+
+    def load(self, saved: Saved) -> list[pa.RecordBatch]:
+        found = self.versions.read(saved)
+        assert found.whole
+        return [g for g in found.groups if g is not None]
+
+    def restore(self, **options: Any) -> Restored | None:
+        given = {"layout": "l", "lost_until": None, "warn": lambda text: None, **options}
+        return restore(self.versions, **given)
+
+
+@settings(max_examples=150, deadline=None)
+@given(batches=BATCHES, size=st.integers(1, 9), group=st.none() | st.integers(1, 4))
+def test_what_is_restored_is_what_there_was(
+    tmp_path_factory: pytest.TempPathFactory, batches: Any, size: int, group: int | None
+) -> None:
+    durable, windows = Durable(tmp_path_factory.mktemp("store"), group), Windows(size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(increments, "_NOT_WORTH", 3)
+        patch.setattr(increments, "_MOST_VALUES", 6)
+        patch.setattr(increments, "_MERGED_AT_ONCE", 3)
+        fresh: list[pa.RecordBatch] = []
+        for keys, popped, due in batches:
+            page = windows.batch(keys, popped)
+            if page is not None:
+                fresh.append(page)
+            if due:
+                durable.checkpoint(fresh)
+                fresh = []
+                found = durable.restore()
+                assert found is not None
+                wanted = {name: windows.contents.get(name, []) for name in NAMES}
+                assert contents_of(found.slots["0"], NAMES) == wanted
+                assert found.tuples == sum(map(len, wanted.values()))
+                assert len(durable.state.kept) <= 6
+
+
+def test_a_group_that_only_lost_old_tuples_is_not_written_again(tmp_path: Path) -> None:
+    durable, windows = Durable(tmp_path, 5), Windows(15)
+    names = []
+    for count in (13, 5, 5, 5, 5):
+        page = windows.batch(["a"] * count, [])
+        assert page is not None
+        durable.checkpoint([page])
+        names.append([k.saved.name for k in durable.state.kept])
+
+    assert [len(n) for n in names] == [1, 2, 3, 3, 3], "13 tuples are gone once 15 more have come"
+    for before, after in zip(names, names[1:], strict=False):
+        assert after[1:] == before[: len(after) - 1]
+
+
+def test_what_is_written_follows_what_comes_in_even_where_one_key_is_slow(tmp_path: Path) -> None:
+    durable, windows = Durable(tmp_path, None), Windows(1000)
+    written = entered = 0
+    for step in range(60):
+        page = windows.batch(["a"] * 900 + (["b"] * 100 if step == 0 else []) + ["c"] * 5, [])
+        assert page is not None
+        one = encode(cut(page, None)).data.size
+        entered += one
+        size = durable.checkpoint([page])
+        written += size
+    assert written <= 1.5 * entered
+    assert sum(k.index.lengths.sum() for k in durable.state.kept) <= 3 * 2400 + 4096
+
+
+@pytest.mark.parametrize("group", [2, None])
+def test_a_damaged_group_costs_its_tuples_and_no_others(group: int | None) -> None:
+    page = page_of({"a": [1, 2, 3, 4, 5], "b": [6, 7]})
+    value = encode(cut(page, group))
+    for number, block in enumerate(value.groups):
+        data = bytearray(value.data.to_pybytes())
+        data[block.offset + block.length // 2] ^= 4
+        found = decode(pa.py_buffer(bytes(data)), value.header, value.groups, value.index_block)
+        assert [g is None for g in found.groups] == [n == number for n in range(len(value.groups))]
+        assert found.indexes is not None
+        assert int(found.indexes[number].lengths.sum()) == block.tuples
+
+
+def test_what_is_left_of_a_damaged_window_had_not_left_it(tmp_path: Path) -> None:
+    durable, windows = Durable(tmp_path, 2), Windows(6)
+    for count in (6, 4):
+        page = windows.batch(["a"] * count + ["b"], [])
+        assert page is not None
+        durable.checkpoint([page])
+    assert windows.contents["a"] == [4, 5, 7, 8, 9, 10]
+    newest = durable.state.kept[0].saved
+    pack = durable.versions.store.get("app/sums", newest.name).to_pybytes()
+    data = bytearray(pack)
+    data[newest.groups[0].offset + newest.groups[0].length - 20] ^= 1
+    durable.versions.store.put("app/sums", {newest.name: bytes(data)})
+
+    told: list[str] = []
+    found = durable.restore(warn=told.append)
+
+    assert found is not None
+    assert contents_of(found.slots["0"], ["a", "b"]) == {"a": [4, 5, 7, 8], "b": [6, 11]}
+    assert found.damaged == 2
+    assert told == [f"2 tuples of value {newest.name} are damaged, and are left out"]
+    assert durable.restore(whole=True, version=2) is None
+
+
+def test_stale_tuples_go_at_each_keys_own_rate(tmp_path: Path) -> None:
+    durable, windows = Durable(tmp_path, None), Windows(10)
+    for time, keys in ((1.0, ["a"] * 4 + ["b"]), (2.0, ["a"] * 3 + ["c"] * 8), (3.0, ["a"] * 2)):
+        page = windows.batch(keys, [])
+        assert page is not None
+        durable.checkpoint([page], time)
+    wanted = {name: windows.contents[name] for name in "abc"}
+
+    found = durable.restore(lost_until=4.5, slides={"0"})
+
+    assert found is not None
+    # a: 2 a second for 1.5 s; b: 1 in 3 s, so half a tuple, which rounds to none; c: 8 in 3 s.
+    wanted = {"a": wanted["a"][3:], "b": wanted["b"], "c": wanted["c"][4:]}
+    assert contents_of(found.slots["0"], ["a", "b", "c"]) == wanted
+    assert found.stale == 7
+    emptied = durable.restore(lost_until=100.0, slides={"0"})
+    assert emptied is not None
+    assert contents_of(emptied.slots["0"], ["a", "b", "c"]) == {"a": [], "b": [], "c": []}
+    untouched = durable.restore(lost_until=100.0, slides=())
+    assert untouched is not None
+    assert untouched.stale == 0
+
+
+def test_a_damaged_manifest_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    durable, windows = Durable(tmp_path, None), Windows(3)
+    for keys in (["a", "a"], ["a", "b"]):
+        page = windows.batch(keys, [])
+        assert page is not None
+        durable.checkpoint([page])
+    store = durable.versions.store
+    store.put(
+        "app/sums", {"manifest-0000000002": store.get("app/sums", "manifest-0000000002").to_pybytes()[:-9]}
+    )
+
+    told: list[str] = []
+    found = restore(Versions(store, "app/sums"), layout="l", lost_until=None, warn=told.append)
+
+    assert found is not None
+    assert found.manifest.version == 1
+    assert contents_of(found.slots["0"], ["a", "b"]) == {"a": [0, 1], "b": []}
+    assert "version 2 cannot be used" in told[0]
+
+
+def test_objects_are_read_only_with_their_seal(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    page = page_of({"a": [1]})
+    value = encode([page])
+    sealing = Versions(store, "app/model", key=b"secret")
+    saved = Saved(
+        name=value.name,
+        size=value.data.size,
+        header=value.header,
+        buckets=(0, 1),
+        since=0.0,
+        until=1.0,
+        groups=value.groups,
+        index=value.index_block,
+        seal=sealing.seal(value.data),
+    )
+    sealing.put({"0": {value.name: value.data}})
+
+    assert sealing.read(saved, sealed=True).whole
+    assert not Versions(store, "app/model", key=b"other").read(saved, sealed=True).whole
+    assert Versions(store, "app/model").read(saved, sealed=True).whole, "nothing to check without a key"
