@@ -220,6 +220,17 @@ def test_a_wrong_url_says_what_to_give(url: str, message: str) -> None:
         open_store(url)
 
 
+@pytest.mark.parametrize(
+    "url", ["{0}/s s", "file://{0}/s%20s", "rocksdb://{0}/s%20s", "rocksdb://{0}/s%20s?chunk=9"]
+)
+def test_a_local_store_is_where_its_url_says(url: str, tmp_path: Path) -> None:
+    store = open_store(url.format(tmp_path))
+    store.put("Sums", {"a": b"1"})
+    store.close()
+    assert any((tmp_path / "s s").iterdir())
+    assert content(open_store(store.url)) == {"Sums": {"a": b"1"}}
+
+
 @pytest.mark.parametrize("kind", ["redis", "rocksdict"])
 def test_a_missing_library_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, kind, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from riprap.errors import StoreError
 from riprap.state.stores import redis_store, rocks
@@ -80,11 +80,11 @@ def _local_path(text: str, where: str) -> Path:
 
 def _own_settings(url: str) -> tuple[str, dict[str, str]]:
     """Part a URL from the settings in its query that are ours."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
+    plain, _, text = url.partition("?")
+    query = parse_qsl(text, keep_blank_values=True)
     theirs = urlencode([(name, value) for name, value in query if name not in _OWN])
     own = {name: value for name, value in query if name in _OWN}
-    return urlunsplit(parts._replace(query=theirs)), own
+    return (f"{plain}?{theirs}" if theirs else plain), own
 
 
 def _size(settings: dict[str, str], where: str, default: int) -> int:

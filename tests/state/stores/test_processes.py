@@ -1,0 +1,160 @@
+"""Several processes and one store: readers beside a writer, and writers that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.state.stores.kinds import store_url
+from tests.state.stores.worker import ENTRY, current_of, keys_of, old_keys, value_of
+
+from riprap.errors import StoreError
+from riprap.state.stores import files, open_store
+
+ROOT = Path(__file__).parents[3]
+KILLS = 15
+
+
+@pytest.fixture(params=["folder", "rocksdb", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return store_url(request.param, request, tmp_path)
+
+
+class Worker:
+    """A program beside the test, and what it says."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def say(self, text: object) -> None:
+        assert self._process.stdin is not None
+        print(text, file=self._process.stdin, flush=True)
+
+    def hear(self) -> tuple[str, int]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"it ended with {self._process.wait()}"
+        what, _, number = line.strip().partition(" ")
+        return what, int(number or 0)
+
+
+@contextlib.contextmanager
+def worker(what: str, url: str) -> Iterator[Worker]:
+    command = [sys.executable, "-m", "tests.state.stores.worker", what, url]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield Worker(process)
+        finally:
+            process.kill()
+
+
+def write_until_killed(writers: Worker, first: int, steps: int, seconds: float) -> list[tuple[str, int]]:
+    """Let a writer do some steps, kill it a little later, and return all it has done."""
+    writers.say(first)
+    pid, done = 0, []
+    while not pid or len(done) < steps:
+        what, number = writers.hear()
+        if what == "pid":
+            pid = number
+        else:
+            done.append((what, number))
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    while (line := writers.hear())[0] != "gone":
+        done.append(line)
+    return done
+
+
+def test_a_writer_may_be_killed_at_any_time(url: str) -> None:
+    chance = random.Random(7)
+    sure: set[str] = set()
+    current = -1
+    with worker("write", url) as writers:
+        for _ in range(KILLS):
+            done = write_until_killed(writers, current + 1, chance.randrange(8), chance.random() / 50)
+            # What was begun last: it may have happened, though nobody says so.
+            maybe = {*keys_of(current + 1)}
+            for what, number in done:
+                if what == "put":
+                    current = number
+                    sure |= {*keys_of(number)}
+                    maybe = {*old_keys(number)}
+                else:
+                    sure -= {*old_keys(number)}
+                    maybe = {*keys_of(number + 1)}
+            store = open_store(url)
+            found = {key: store.get(ENTRY, key).to_pybytes() for key in store.keys(ENTRY)}
+            store.close()
+            data = found.pop("current", b"")
+            assert all(value == value_of(key) for key, value in found.items())
+            assert sure - maybe <= found.keys() <= sure | maybe
+            assert not data or data == current_of(int(data[:8]))
+            assert not data or current <= int(data[:8]) <= current + 1
+            current = int(data[:8]) if data else current
+            sure = {*found}
+    assert current > KILLS
+
+
+def test_others_read_while_one_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_WORTH_REWRITING", 50_000)
+    store = open_store(url)
+    store.put(ENTRY, {key: value_of(key) for key in keys_of(0)})
+    with worker("read", url) as reader:
+        assert reader.hear()[0] == "reading"
+        for number in range(1, 120):
+            store.put(
+                ENTRY, {key: value_of(key) for key in keys_of(number)} | {"current": current_of(number)}
+            )
+            store.delete(ENTRY, old_keys(number))
+        store.put(ENTRY, {"end": b""})
+        what, checked = reader.hear()
+    assert what == "checked"
+    assert checked > 100
+    store.close()
+
+
+def test_only_one_process_writes_to_rocksdb(tmp_path: Path) -> None:
+    url = f"rocksdb://{tmp_path}/rocks"
+    store = open_store(url)
+    with pytest.raises(StoreError, match=r"Another process has it open.*readonly=True"):
+        open_store(url)
+    store.put(ENTRY, {"a": b"1"})
+    reader = open_store(url, readonly=True)
+    assert reader.get(ENTRY, "a").to_pybytes() == b"1"
+    store.put(ENTRY, {"a": b"2", "b": b"3" * 10_000_000})
+    assert reader.keys(ENTRY) == ["a", "b"]
+    assert reader.get(ENTRY, "a").to_pybytes() == b"2"
+    assert reader.get(ENTRY, "b").to_pybytes() == b"3" * 10_000_000
+    reader.close()
+    store.close()
+
+
+def test_what_dead_writers_left_goes_and_what_live_ones_have_stays(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put(ENTRY, {"a": b"1"})
+    dead, alive = tmp_path / ENTRY / ".x.pack.part", tmp_path / ENTRY / ".y.pack.part"
+    dead.write_bytes(b"half")
+    with alive.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert store.keys(ENTRY) == ["a"]
+        store.put(ENTRY, {"b": b"2"})
+        assert not dead.exists()
+        assert alive.exists()
+
+
+def test_a_folder_is_private(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "new" / "store")
+    store.put(ENTRY, {"a": b"1"})
+    modes = {oct(path.stat().st_mode) for path in (tmp_path / "new" / "store").rglob("*")}
+    assert modes == {"0o40700", "0o100600"}
