@@ -127,13 +127,8 @@ _STEP = st.one_of(
 )
 
 
-@settings(
-    max_examples=80,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(steps=st.lists(_STEP, max_size=25))
-def test_a_store_is_a_dict_that_lasts(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
+def follow(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
+    """Take the steps with a store and with a dict, and compare the two after each."""
     store = reopen()
     for entry in store.entries():
         store.drop(entry)
@@ -156,6 +151,26 @@ def test_a_store_is_a_dict_that_lasts(reopen: Open, steps: list[tuple[str, str, 
             store = reopen()
         assert content(store) == {e: values for e, values in model.items() if values}
     assert content(reopen()) == {e: values for e, values in model.items() if values}
+
+
+_LASTING = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@_LASTING
+@given(steps=st.lists(_STEP, max_size=20))
+def test_a_store_is_a_dict_that_lasts(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
+    follow(reopen, steps)
+
+
+@pytest.mark.parametrize("reopen", ["memory"], indirect=True)
+@settings(_LASTING, max_examples=200)
+@given(steps=st.lists(_STEP, min_size=5, max_size=40))
+def test_packs_are_a_dict_that_lasts(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
+    follow(reopen, steps)
 
 
 def test_threads_may_share_a_store(reopen: Open) -> None:

@@ -65,7 +65,9 @@ def read(store: Store) -> None:
 def main(what: str, url: str) -> None:
     files._WORTH_REWRITING = 50_000
     if what == "read":
-        read(open_store(url, readonly=True))
+        store = open_store(url, readonly=True)
+        read(store)
+        store.close()
         return
     for line in sys.stdin:
         if (child := os.fork()) == 0:

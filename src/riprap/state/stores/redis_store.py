@@ -11,6 +11,7 @@ stay, writes the heads, and removes the chunks of the values that are replaced.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -127,12 +128,16 @@ class RedisStore:
     def drop(self, entry: str) -> None:
         check_entry(entry)
         with self._told("deleting"):
-            keys = [key.decode() for key in self._client.hkeys(self._heads(entry))]
-            chunks = self._chunks_of(entry, keys) if keys else []
             transaction = self._client.pipeline(transaction=True)
-            transaction.unlink(self._heads(entry), *chunks)
+            transaction.unlink(self._heads(entry))
             transaction.srem(self._entries, entry)
             transaction.execute()
+            # By name and not by head: those whose head is damaged or gone are found too.
+            pattern = re.sub(r"([*?\[\]\\])", r"\\\1", self._of(entry)) + "*"
+            pipe = self._client.pipeline(transaction=False)
+            for name in self._client.scan_iter(match=pattern, count=10_000):
+                pipe.unlink(name)
+            pipe.execute()
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

@@ -9,7 +9,8 @@ that takes the list away and is synced. The log is written in order, so the head
 are. A list that is there when the database is opened for writing is a dead writer's, and its chunks go.
 
 A reader follows the writer as RocksDB's "secondary". Values stay in the tables, not in blob files: a secondary that
-meets a blob file it has not seen when it was opened ends the process (RocksDB in rocksdict 0.3.29).
+meets a blob file it has not seen when it was opened ends the process (RocksDB in rocksdict 0.3.29). The library writes
+its own settings into the folder even for a reader, so there is no reading from a read-only disk.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import tempfile
 import threading
 import uuid
@@ -51,7 +51,7 @@ class RocksStore:
         self._library = _library(where)
         self._lock = threading.RLock()
         self._db: Any = None
-        self._notes = ""
+        self._notes: tempfile.TemporaryDirectory[str] | None = None
         self._use("opening", lambda db: None)
 
     def put(self, entry: str, values: Mapping[str, Buffer]) -> None:
@@ -130,7 +130,9 @@ class RocksStore:
             db, self._db = self._db, None
             if db is not None:
                 db.close()
-        shutil.rmtree(self._notes, ignore_errors=True)
+        if self._notes is not None:
+            self._notes.cleanup()
+            self._notes = None
 
     def _use(self, doing: str, what: Callable[[Any], T]) -> T:
         """Do something with the database, opened if need be, and turn its errors into ours."""
@@ -158,9 +160,9 @@ class RocksStore:
         options.set_keep_log_file_num(5)
         if self._readonly:
             os.stat(self._path)
-            self._notes = tempfile.mkdtemp(prefix="riprap-rocksdb-")
+            self._notes = tempfile.TemporaryDirectory(prefix="riprap-rocksdb-", ignore_cleanup_errors=True)
             return self._library.Rdict(
-                self._path, options, access_type=self._library.AccessType.secondary(self._notes)
+                self._path, options, access_type=self._library.AccessType.secondary(self._notes.name)
             )
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         db = self._library.Rdict(self._path, options)
@@ -217,6 +219,8 @@ def _hint(text: str) -> str:
         return "Free some space, or name a store with more"
     if "Read-only" in text or "Permission" in text:
         return "Give this user the right to write there, or name another store"
+    if "No such file" in text:
+        return "Is its disk mounted? For reading, a database must be there"
     return "See the file LOG in its folder"
 
 
