@@ -21,13 +21,30 @@ from riprap.apps.logwatch import logwatch
 from riprap.apps.market_real import read_real
 from riprap.apps.market_schema import FEED_SCHEMA
 from riprap.apps.syslog import END_OF_LOG, oldest_first
+from riprap.apps.wafer import wafer
+from riprap.apps.wafer_feed import WAFER_SCHEMA
+from riprap.apps.wafer_secom import read_secom
 from riprap.apps.wordcount import wordcount
 from riprap.expressions import type_name
 from riprap.graph.connectors import SinkConnector, SourceConnector
+from riprap.graph.graph import Restart
 
-# What Bargain Discovery reads; a feed may lack the other columns.
-_USED = ("seq", "ticker", "kind", "price", "size")
-_SEE = "docs/market-feed.md describes the columns"
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a feed that an application reads, and the page that describes them. It may lack others."""
+
+    used: tuple[str, ...]
+    schema: pa.Schema
+    page: str
+
+    @property
+    def see(self) -> str:
+        return f"{self.page} describes the columns"
+
+
+_EVENTS = _Columns(("seq", "ticker", "kind", "price", "size"), FEED_SCHEMA, "docs/market-feed.md")
+_WAFERS = _Columns(("wafer", "lot", "product", "sensors", "measured"), WAFER_SCHEMA, "docs/wafer-yield.md")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +87,21 @@ class BuiltIn:
 
 def market_feed(path: str, rate: float | None = None) -> SourceConnector:
     """Open a market feed: a Parquet file, folder or pattern, or a file of real events (.csv, .csv.gz)."""
+    return _made_or_real(path, rate, _EVENTS, read_real)
+
+
+def wafer_feed(path: str, rate: float | None = None) -> SourceConnector:
+    """Open a feed of wafers: a Parquet file, folder or pattern, or SECOM's real ones (.csv, .csv.gz)."""
+    return _made_or_real(path, rate, _WAFERS, read_secom)
+
+
+def _made_or_real(
+    path: str, rate: float | None, columns: _Columns, read: Callable[[Path], pa.Table]
+) -> SourceConnector:
     if path.endswith((".csv", ".csv.gz")):
-        return rr.rows(_real_events(Path(path)), rate=rate)
+        return rr.rows(_real(Path(path), columns, read), rate=rate)
     feed = rr.files(path, format="parquet", rate=rate)
-    _check_columns(path, feed.schema)
+    _check_columns(path, feed.schema, columns)
     return feed
 
 
@@ -102,26 +130,27 @@ def _check_there(path: str) -> None:
         raise rr.GraphError(f"the feed {path} does not exist: name a file, a folder or a pattern")
 
 
-def _real_events(path: Path) -> pa.Table:
+def _real(path: Path, columns: _Columns, read: Callable[[Path], pa.Table]) -> pa.Table:
     if not path.is_file():
         raise rr.GraphError(f"the feed {path} does not exist (a feed of real events is one CSV file)")
     try:
-        return read_real(path).replace_schema_metadata(None)
+        return read(path).replace_schema_metadata(None)
     except ValueError as error:
-        raise rr.GraphError(f"the feed {error}. {_SEE}") from error
+        raise rr.GraphError(f"the feed {error}. {columns.see}") from error
 
 
-def _check_columns(path: str, schema: pa.Schema) -> None:
-    missing = [name for name in _USED if name not in schema.names]
+def _check_columns(path: str, schema: pa.Schema, columns: _Columns) -> None:
+    documented = columns.schema
+    missing = [name for name in columns.used if name not in schema.names]
     if missing:
-        wanted = ", ".join(f"{name} {type_name(FEED_SCHEMA.field(name).type)}" for name in missing)
+        wanted = ", ".join(f"{name} {type_name(documented.field(name).type)}" for name in missing)
         there = ", ".join(schema.names) or "no columns"
-        raise rr.GraphError(f"the feed {path} lacks {wanted}; it has {there}. {_SEE}")
-    for name in _USED:
-        got, wanted = schema.field(name).type, FEED_SCHEMA.field(name).type
-        if not _fits(got, wanted):
+        raise rr.GraphError(f"the feed {path} lacks {wanted}; it has {there}. {columns.see}")
+    for name in columns.used:
+        got, as_said = schema.field(name).type, documented.field(name).type
+        if not _fits(got, as_said):
             raise rr.GraphError(
-                f"in the feed {path} the column {name} is {type_name(got)}, not {type_name(wanted)}. {_SEE}"
+                f"in the feed {path} the column {name} is {type_name(got)}, not {type_name(as_said)}. {columns.see}"
             )
 
 
@@ -129,6 +158,8 @@ def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether a column can stand in for the documented one: other widths and layouts are fine."""
     if pa.types.is_dictionary(got):
         got = got.value_type
+    if pa.types.is_list(wanted):
+        return bool(pa.types.is_list(got)) and got.value_type == wanted.value_type
     if pa.types.is_string(wanted):
         return got in (pa.string(), pa.large_string(), pa.string_view())
     if pa.types.is_floating(wanted):
@@ -138,6 +169,13 @@ def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _no_lines() -> SourceConnector:
     return rr.rows([], "line string")
+
+
+def _wafer(
+    feed: SourceConnector, out: SinkConnector, checkpoint: str | None = None, restart: Restart = "live"
+) -> rr.Application:
+    protect = None if checkpoint is None else rr.checkpoint(every=checkpoint)
+    return wafer(feed, out, protect=protect, restart=restart)
 
 
 CATALOGUE: Mapping[str, BuiltIn] = {
@@ -169,5 +207,14 @@ CATALOGUE: Mapping[str, BuiltIn] = {
         open_feed=folder_of_text,
         empty_feed=_no_lines,
         build=wordcount,
+    ),
+    "wafer": BuiltIn(
+        summary="predict the yield of wafers with a model that learns, and tell how good it is",
+        feed="Parquet files, or SECOM's wafers (.csv, .csv.gz)",
+        default_out="lots",
+        open_feed=wafer_feed,
+        empty_feed=lambda: rr.rows(WAFER_SCHEMA.empty_table()),
+        build=_wafer,
+        settings={"checkpoint": Setting(default="none"), "restart": Setting(default="live")},
     ),
 }

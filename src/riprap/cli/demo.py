@@ -28,6 +28,7 @@ examples:
   riprap demo                                  bargains among two million trades and quotes
   riprap demo --app logwatch                   attacks in the log of a server
   riprap demo --app wordcount --events 50      the words of 50 mails
+  riprap demo --app wafer                      a model that learns to predict the yield of wafers
   riprap demo --events 200000 --out /tmp/demo
 """
 

@@ -14,6 +14,7 @@ from riprap.apps import made_log
 _BARGAINS = 10
 _ALERTS = 20
 _WORDS = 20
+_LOTS = 20
 
 
 class MakeFeed(Protocol):
@@ -63,6 +64,11 @@ def frequent_words(found: pa.Table) -> pa.Table:
     return totals.sort_by([("n", "descending"), ("word", "ascending")]).slice(0, _WORDS)
 
 
+def newest_lots(found: pa.Table) -> pa.Table:
+    """Pick the lots that came last."""
+    return found.sort_by([("lot", "descending")]).slice(0, _LOTS)
+
+
 def _make_market(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
     from riprap.apps.market import write_feed
 
@@ -78,6 +84,12 @@ def _make_mails(folder: Path, amount: int, *, seed: int, progress: Callable[[int
     from riprap.apps.mails import write_mails
 
     write_mails(folder, amount, seed=seed, progress=progress)
+
+
+def _make_wafers(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
+    from riprap.apps.wafer_feed import write_wafers
+
+    write_wafers(folder, amount, seed=seed, progress=progress)
 
 
 DEMONSTRATIONS: Mapping[str, Demonstration] = {
@@ -113,5 +125,23 @@ DEMONSTRATIONS: Mapping[str, Demonstration] = {
         result="words",
         heading="The {count} most frequent words",
         formats={"word": "", "n": ",d"},
+    ),
+    "wafer": Demonstration(
+        title="Wafer yield",
+        unit="wafers",
+        amount=5_381,
+        make_feed=_make_wafers,
+        pick=newest_lots,
+        result="lots",
+        heading="The last {count} lots; the error is in points of yield",
+        formats={
+            "lot": ",d",
+            "product": "",
+            "wafers": ",d",
+            "measured": ".2f",
+            "predicted": ".2f",
+            "error": ".2f",
+        },
+        run_options=" --rate 300",
     ),
 }
