@@ -82,12 +82,12 @@ def refused(graph: rr.Graph, kind: type[Exception] = rr.NotYetError) -> str:
 def test_policies_are_refused_and_never_dropped() -> None:
     s = Sketch()
     counts = s.app.aggregate(
-        "counts", s.source(), by="k", window=ONE, select="count(*) as n", protect=rr.checkpoint(every="2s")
+        "counts", s.source(), by="k", window=ONE, select="count(*) as n", protect=rr.eventual(every="2s")
     )
     graph = s.done(counts)
 
     assert refused(graph) == (
-        f"operator 'counts' ({graph['counts'].location}): protect=Checkpoint(every=2.0, keep=3) is not carried out by "
+        f"operator 'counts' ({graph['counts'].location}): protect=Eventual(every=2.0) is not carried out by "
         "this version. Remove it to run unprotected"
     )
     with pytest.raises(rr.NotYetError):

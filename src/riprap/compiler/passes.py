@@ -7,12 +7,13 @@ from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
+from riprap.graph.policies import Consistent, Eventual
 
 
 def refuse_policies(graph: Graph) -> None:
     """Refuse policies this version cannot carry out: an operator never runs less protected than it says."""
     for operator in graph:
-        if operator.protect is not None:
+        if isinstance(operator.protect, Consistent | Eventual):
             raise NotYetError(
                 f"{operator}: protect={operator.protect} is not carried out by this version. "
                 "Remove it to run unprotected"

@@ -9,7 +9,21 @@ from typing import Literal
 import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
+from riprap.graph.policies import Checkpoint
 from riprap.operators.arrival import Entry
+
+_CLOCK = "clock/"
+
+
+def clock_slot(clock: str) -> str:
+    """Return the slot that holds a clock's time."""
+    return f"{_CLOCK}{clock}"
+
+
+def is_clock(slot: str) -> bool:
+    """Say whether a slot holds a clock's time."""
+    return slot.startswith(_CLOCK)
+
 
 Path = Literal["direct", "exchange"]
 
@@ -61,6 +75,17 @@ class Plan:
     def keyed(self) -> bool:
         """Whether rows belong to buckets. Without state any task may take any row."""
         return any(o.stateful for o in self.graph)
+
+    @property
+    def protected(self) -> Mapping[str, Checkpoint]:
+        """The operators whose state is saved, and how."""
+        return {o.name: o.protect for o in self.graph if isinstance(o.protect, Checkpoint) and o.stateful}
+
+    def saved_slots(self, operator: str) -> tuple[str, ...]:
+        """Return the slots whose state an operator needs: its own, and the time of its clock."""
+        found = self.graph[operator]
+        clock = (clock_slot(found.clock),) if found.clock else ()
+        return (*(f"{operator}/{slot}" for slot in found.slots), *clock)
 
     @property
     def roots(self) -> tuple[str, ...]:

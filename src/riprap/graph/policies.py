@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from riprap.errors import GraphError
 
@@ -13,10 +14,15 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Save the operator's state every so many seconds, keeping the newest versions."""
+    """Save the operator's state every so many seconds, keeping the newest versions.
+
+    A group of at most ``group`` tuples of a window is saved, and can be lost, as one; by itself it is chosen by the
+    size of tuples and the rate of each key.
+    """
 
     every: float
     keep: int = 3
+    group: int | Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +42,19 @@ class Eventual:
 Policy = Checkpoint | Consistent | Eventual
 
 
-def checkpoint(*, every: str | float, keep: int = 3) -> Checkpoint:
+def checkpoint(
+    *, every: str | float, keep: int = 3, group: int | Literal["auto"] = "auto"
+) -> Checkpoint:
     """Describe independent, incremental checkpoints of one operator.
 
     >>> checkpoint(every="10s")
-    Checkpoint(every=10.0, keep=3)
+    Checkpoint(every=10.0, keep=3, group='auto')
     """
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise GraphError(f"checkpoint(keep=...) takes a whole number of at least 1, got {keep!r}")
-    return Checkpoint(every=seconds("checkpoint(every=...)", every), keep=keep)
+    if group != "auto" and (not isinstance(group, int) or isinstance(group, bool) or group < 1):
+        raise GraphError(f"checkpoint(group=...) takes a number of tuples, or 'auto', got {group!r}")
+    return Checkpoint(every=seconds("checkpoint(every=...)", every), keep=keep, group=group)
 
 
 def consistent(*, period: str | float) -> Consistent:

@@ -38,6 +38,11 @@ class Window:
         return self.tuples == 0 or self.time == 0
 
     @property
+    def counted(self) -> bool:
+        """Whether it is the newest so many tuples."""
+        return self.shape == "sliding" and self.tuples is not None
+
+    @property
     def ticking(self) -> bool:
         """Whether a clock tells its time."""
         return self.time is not None and self.on is None

@@ -33,14 +33,16 @@ class Activity:
 @dataclass(slots=True)
 class Outcome:
     """What a batch came to: rows for each sink and outlet, new pages by ``operator/slot`` (with how many of the newest
-    older pages each replaces), and what each operator did."""
+    older pages each replaces), what each operator did, and what came in with the batch alone, by slot."""
 
     outputs: dict[str, Chunk] = field(default_factory=dict)
     pages: dict[str, tuple[pa.RecordBatch, int]] = field(default_factory=dict)
     activity: dict[str, Activity] = field(default_factory=dict)
+    fresh: dict[str, pa.RecordBatch] = field(default_factory=dict)
 
     def keep(self, slot: str, page: pa.RecordBatch, older: Pages) -> None:
         """Add a page to a slot's state, merging it with older ones where that is due."""
+        self.fresh[slot] = merge(page, self.fresh[slot]) if slot in self.fresh else page
         if slot in self.pages:
             made, replaced = self.pages[slot]
             page, more = add_page(merge(page, made), older[replaced:])

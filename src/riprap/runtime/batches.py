@@ -21,6 +21,7 @@ from riprap.compiler import Plan
 from riprap.errors import LedgerError, RunError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
+from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
@@ -51,6 +52,7 @@ class BatchRunner:
         folder: RunFolder,
         checkpoint: Path,
         meter: Meter,
+        checkpointer: Checkpointer | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._plan = plan
@@ -61,6 +63,7 @@ class BatchRunner:
         self._folder = folder
         self._checkpoint = checkpoint
         self._meter = meter
+        self._checkpointer = checkpointer
         self._clock = clock
         self._at_hand = threading.Lock()
         self._closed = False
@@ -100,6 +103,8 @@ class BatchRunner:
             record = self._record(batch, before, answers)
             reach("gathered", batch, self._plan.name)
             ledger.write(record)
+            if self._checkpointer is not None:
+                self._checkpointer.note(record, answers)
         gathered = self._clock()
         reach("recorded", batch, self._plan.name)
         for outflow in self._outlets.values():
@@ -110,6 +115,8 @@ class BatchRunner:
         reach("published", batch, self._plan.name)
         self._collect(batch)
         line = self._meter.add(record, answers, began, gathered, published)
+        if self._checkpointer is not None:
+            line["checkpoints"] = self._checkpointer.statuses()
         self._folder.metrics({"element": self._plan.name, **line})
         self.last = record
         self.owes = False
@@ -139,6 +146,7 @@ class BatchRunner:
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
             outputs=outputs,
             frontier=self._frontier(batch, ends, frontier),
+            time=self._clock(),
         )
 
     def _frontier(self, batch: int, ends: Mapping[str, Any], aligned: int | None) -> int:
@@ -174,7 +182,7 @@ class BatchRunner:
         ]
         waiting = min(published, default=batch) + 1
         self._tables.forget(batch - _KEEP_RECORDS)
-        keep: set[str] = set()
+        keep = self._checkpointer.holding() if self._checkpointer is not None else set()
         for number in on_record:
             recent = number > batch - _KEEP_RECORDS
             if not recent and number < waiting:

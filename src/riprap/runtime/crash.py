@@ -1,8 +1,9 @@
 """Where a process can be made to die, for tests: a real SIGKILL at a chosen step of a chosen batch.
 
 Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one processing element only) and
-``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step makes the marker and kills itself. Without the
-variable a step costs a dictionary look-up.
+``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step makes the marker and kills itself. For steps of
+a checkpoint it is the number of the checkpoint since the start, from 1, and the operator. Without the variable a step
+costs a dictionary look-up.
 """
 
 from __future__ import annotations
@@ -11,7 +12,23 @@ import os
 import signal
 from typing import Literal
 
-Step = Literal["computed", "paged", "answered", "gathered", "recorded", "published", "collected"]
+Step = Literal[
+    "computed",
+    "paged",
+    "answered",
+    "gathered",
+    "recorded",
+    "published",
+    "collected",
+    "checkpoint-values",
+    "checkpoint-between",
+    "checkpoint-manifest",
+    "checkpoint-versioned",
+    "checkpoint-collecting",
+    "restore-read",
+    "restore-paged",
+    "restore-recorded",
+]
 
 
 def reach(step: Step, batch: int, element: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from riprap.channels import ChannelReader
-from riprap.compiler import Plan
+from riprap.compiler import Plan, describe_state
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.runtime.batches import BatchRunner
+from riprap.runtime.checkpointing.checkpointer import Checkpointer
+from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import recorded
 from riprap.runtime.leaving import Leaving
@@ -43,6 +47,13 @@ class Launch:
     interval: float | None
     batch_rows: int
     clock: Callable[[], float]
+    store: str | None = None
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def durable(self) -> Durable:
+        """Where checkpoints are."""
+        return Durable.of(self.folder.path, self.folder.identity, self.store)
 
     def prepare(self, plan: Plan, site: Site) -> Element:
         """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
@@ -50,6 +61,8 @@ class Launch:
         rates = _rates(self.graph, plan)
         setting = self._save_setting(plan, site, home, rates)
         site.ledger.begin(plan.buckets)
+        if self.resume:
+            self.recover(plan, site)
         outlets = {
             outlet.name: Outflow(
                 outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
@@ -57,6 +70,20 @@ class Launch:
             for outlet in plan.graph.of_kind(Outlet)
         }
         return Element(plan, site, home, setting, outlets, rates, self)
+
+    def recover(self, plan: Plan, site: Site) -> None:
+        """Bring back state that is gone."""
+        home = self.home(plan)
+        Recovery(
+            plan=plan,
+            site=site,
+            durable=self.durable,
+            layouts=describe_state(self.graph),
+            home=home,
+            start=len(list(home.glob("setting-*.json"))),
+            clock=self.clock,
+            tell=self.folder.event,
+        ).run()
 
     def home(self, plan: Plan) -> Path:
         """Return an element's folder."""
@@ -108,6 +135,7 @@ class Element:
         self._rates = rates
         self._launch = launch
         self._query: Any = None
+        self._checkpointer: Checkpointer | None = None
         self._halted = False
         self._finished = False
         self._error: BaseException | None = None
@@ -144,10 +172,10 @@ class Element:
                 for name, publisher in self.publishers.items():
                     publisher.take_up(batch, record.outputs.get(name, ()))
 
-    def pass_over(self) -> None:
+    def pass_over(self) -> int:
         """Go on at the live edge where the plan says so: what came in the meantime is lost, and counted."""
         if not self._launch.resume or self.plan.restart != "live":
-            return
+            return 0
         batches = self._site.ledger.batches()
         done = self._site.ledger.get(batches[-1]).sources if batches else {}
         lost = 0
@@ -162,6 +190,7 @@ class Element:
             if len(frontiers) == len(readers) and (after is None or min(frontiers) > after):
                 lost += sum(reader.skip(after, min(frontiers)) for reader in readers)
         self._launch.folder.event("passed over", element=self.plan.name, tuples=lost)
+        return lost
 
     def start(self) -> None:
         """Start the query."""
@@ -170,6 +199,16 @@ class Element:
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
         self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets)
         checkpoint = self._home / "spark"
+        if self.plan.protected:
+            self._checkpointer = Checkpointer(
+                self.plan,
+                self._site,
+                launch.durable,
+                describe_state(launch.graph),
+                clock=launch.clock,
+                tell=launch.folder.event,
+                turn=launch.turn,
+            )
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -179,6 +218,7 @@ class Element:
             launch.folder,
             checkpoint,
             self.meter,
+            self._checkpointer,
             launch.clock,
         )
         name = (
@@ -197,6 +237,8 @@ class Element:
         for leaving in self._once.values():
             leaving.forget()
         self._query = writer.start()
+        if self._checkpointer is not None:
+            self._checkpointer.start()
 
     def _tables(self) -> Tables:
         """Open the tables of the element's lookups, as the user gave them: the plan has no more than tasks need."""
@@ -279,6 +321,29 @@ class Element:
         return {name: end for name, (_, end) in last.sources.items()} if last is not None else {}
 
     @property
+    def batch(self) -> int:
+        """The newest batch that is on record and handed over, -1 if none is."""
+        return self._runner.last.batch if self._runner.last is not None else -1
+
+    def behind(self, edge: Mapping[str, int | None]) -> bool:
+        """Say whether channels are not yet on record up to an edge, as :meth:`edge` has given it."""
+        done = self._done()
+        return any(
+            end is not None and (done.get(root) is None or done[root] < end) for root, end in edge.items()
+        )
+
+    def edge(self) -> dict[str, int | None]:
+        """Say how far the channels it reads are complete by now."""
+        channels = self._launch.folder.path / "channels"
+        ends: dict[str, int | None] = {}
+        for root in self.plan.roots:
+            inlets = [c for c in self.plan.inlets.values() if c.root == root]
+            frontiers = [ChannelReader(channels / c.name, self.plan.name).frontier for c in inlets]
+            known = [f for f in frontiers if f is not None]
+            ends[root] = min(known) if len(known) == len(frontiers) else None
+        return ends
+
+    @property
     def interval(self) -> float:
         """Seconds from one look for input to the next, at most."""
         return self._launch.interval or 0.0
@@ -301,6 +366,8 @@ class Element:
         self._error = self.failure()
         self._halted = True
         self._query.stop()
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
 
     def failure(self) -> BaseException | None:
         """Return what went wrong, if anything did."""

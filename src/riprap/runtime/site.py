@@ -9,6 +9,8 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from riprap.errors import RunError
 from riprap.runtime.folder import RunFolder
 from riprap.state.ledger import Ledger
@@ -34,6 +36,21 @@ class Site:
         folder = self.pages.folder.replace(EXECUTOR, identity)
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         return replace(self, pages=replace(self.pages, folder=folder))
+
+    def find_page(self, name: str) -> pa.RecordBatch:
+        """Map a state page, whichever executor of this host wrote it."""
+        return self._holder(name).read(name)
+
+    def page_size(self, name: str) -> int:
+        """Return the bytes of a state page, 0 when it is gone."""
+        return self._holder(name).size(name)
+
+    def _holder(self, name: str) -> PageStore:
+        if EXECUTOR not in self.pages.folder:
+            return self.pages
+        folders = glob.glob(glob.escape(self.pages.folder).replace(EXECUTOR, "*"))
+        stores = [replace(self.pages, folder=folder) for folder in folders]
+        return next((store for store in stores if store.size(name)), self.pages)
 
     def collect(self, keep: set[str]) -> None:
         """Remove the pages not named, where the driver can see them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, reduce
 from pathlib import Path as FilePath
 
@@ -17,20 +17,19 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from riprap.compiler import Plan
+from riprap.compiler.plan import clock_slot, is_clock
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
 from riprap.graph.operators import Outlet
 from riprap.operators.arrival import Arrival, Rows, arrive
 from riprap.operators.chunk import Chunk, Ints, Path
-from riprap.operators.stage import Activity, run_stage
+from riprap.operators.stage import Activity, Outcome, run_stage
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
 from riprap.state.hashing import buckets_of, first_hash
 from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.windows import Contents, gather, keys_in, make_page, merge, restrict, tuples_in
-
-_CLOCK = "clock/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +42,7 @@ class Answer:
     activity: Mapping[str, Activity]
     state: Mapping[str, tuple[int, int]]
     seconds: Mapping[str, float]
+    fresh: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -58,6 +58,7 @@ class Answer:
             activity={k: Activity(**v) for k, v in data["activity"].items()},
             state={k: (v[0], v[1]) for k, v in data["state"].items()},
             seconds=data["seconds"],
+            fresh=data["fresh"],
         )
 
 
@@ -147,6 +148,7 @@ def run_task(
             made, replaced = [reduce(merge, [*made, *state[slot][replaced:]])], len(state[slot])
         pages[slot] = (*(site.pages.write(name(slot), p) for p in made), *names[slot][replaced:])
         held[slot] = [*made, *state[slot][replaced:]]
+    fresh = _leave_fresh(plan, site, outcome, held, name)
     reach("paged", batch, plan.name)
     outputs = {
         sink: put_out(plan, sink, chunk, arrival, site, name)
@@ -163,8 +165,9 @@ def run_task(
         state={
             slot: (sum(map(tuples_in, p)), sum(q.nbytes for q in p))
             for slot, p in held.items()
-            if not slot.startswith(_CLOCK)
+            if not is_clock(slot)
         },
+        fresh=fresh,
         seconds={
             "read": read_seconds,
             "arrive": arrived - began,
@@ -175,9 +178,27 @@ def run_task(
     )
 
 
+def _leave_fresh(
+    plan: Plan,
+    site: Site,
+    outcome: Outcome,
+    held: Mapping[str, Sequence[pa.RecordBatch]],
+    name: Callable[[str], str],
+) -> dict[str, str]:
+    """Leave what came in with the batch where it is to be saved: as it is in the state, or else as a page beside it."""
+    left = {}
+    for slot in dict.fromkeys(s for o in plan.protected for s in plan.saved_slots(o)):
+        page = outcome.fresh.get(slot)
+        if page is not None:
+            left[slot] = (
+                name(slot) if page is held[slot][0] else site.pages.write(name(f"{slot}/fresh"), page)
+            )
+    return left
+
+
 def slots_of(plan: Plan) -> list[str]:
     """Return the names under which a plan's operators keep state, and those of its clocks."""
-    clocks = [f"{_CLOCK}{e.name}" for e in plan.entries if e.tick is not None]
+    clocks = [clock_slot(e.name) for e in plan.entries if e.tick is not None]
     return [*(f"{o.name}/{slot}" for o in plan.graph for slot in o.slots), *clocks]
 
 
@@ -195,7 +216,7 @@ def keep_time(
     )
     ticks, pages = {}, {}
     for clock, heard in arrival.ticks.items():
-        slot = f"{_CLOCK}{clock}"
+        slot = clock_slot(clock)
         known, told = gather(state[slot], mine, pa.struct([]), counters=2).counters.max(axis=0)
         ticks[clock] = replace(heard, before=int(told) if known else None)
         if len(heard.time):
@@ -206,7 +227,7 @@ def keep_time(
     arrival = replace(arrival, ticks=ticks)
     if arrival.marked and any(o.heeds or o.clock for o in plan.graph):
         # Only operators that have the stage's key: what is kept otherwise is in one bucket, under a key of its own.
-        kept = [keys_in(p) for slot, found in state.items() if not slot.startswith(_CLOCK) for p in found]
+        kept = [keys_in(p) for slot, found in state.items() if not is_clock(slot) for p in found]
         kinds = [c.type for c in arrival.keys.columns]
         arrival = arrival.widen(k for k in kept if [c.type for c in k.columns] == kinds)
     return arrival, pages

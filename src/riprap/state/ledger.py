@@ -8,7 +8,8 @@ renamed. Record -1 of an epoch is its beginning, so a missing record is always a
      "manifests": [{"buckets": [0, 4],                        buckets 0 to 3, as one task had them
                     "pages": {"Aggregator/0": ["..."]}}],     per operator and port, newest page first
      "outputs": {"Sink": [{"page": "...", "rows": 61234}]},   what each sink publishes, in order of bucket
-     "frontier": 12}                                          how far the stream of everything is complete
+     "frontier": 12,                                          how far the stream of everything is complete
+     "time": 1731690000.0}                                    when it was written
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Record:
     manifests: tuple[Manifest, ...] = ()
     outputs: Mapping[str, tuple[Output, ...]] = field(default_factory=dict)
     frontier: int | None = None
+    time: float = 0.0
 
     def pages(self) -> set[str]:
         """Return every page the record names."""
@@ -125,6 +127,7 @@ class Ledger:
             ),
             outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
             frontier=data.get("frontier"),
+            time=data.get("time", 0.0),
         )
 
     def get(self, batch: int) -> Record:

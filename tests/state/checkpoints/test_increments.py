@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_a_group_that_only_lost_old_tuples_is_not_written_again(tmp_path: Path) 
         names.append([k.saved.name for k in durable.state.kept])
 
     assert [len(n) for n in names] == [1, 2, 3, 3, 3], "13 tuples are gone once 15 more have come"
-    for before, after in zip(names, names[1:], strict=False):
+    for before, after in pairwise(names):
         assert after[1:] == before[: len(after) - 1]
 
 

@@ -95,6 +95,11 @@ class Operator:
         return ()
 
     @property
+    def slides(self) -> frozenset[str]:
+        """The slots that hold the newest so many tuples of each key, so that tuples that come push old ones out."""
+        return frozenset()
+
+    @property
     def key(self) -> tuple[str, ...] | None:
         """The columns its state is kept by: () for one state in all, None where any task may have any tuple."""
         return None

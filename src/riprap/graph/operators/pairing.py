@@ -93,6 +93,10 @@ class Join(Pairing):
         return tuple(str(port) for port in (0, 1) if not self.windows[port].empty)
 
     @property
+    def slides(self) -> frozenset[str]:
+        return frozenset(slot for slot in self.slots if self.windows[int(slot)].counted)
+
+    @property
     def depth(self) -> int:
         return 2 if self.clock is not None else 1
 

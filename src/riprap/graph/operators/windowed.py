@@ -34,6 +34,10 @@ class Aggregate(Operator):
         return ("0",)
 
     @property
+    def slides(self) -> frozenset[str]:
+        return frozenset(self.slots if self.window.counted else ())
+
+    @property
     def key(self) -> tuple[str, ...] | None:
         return self.by
 

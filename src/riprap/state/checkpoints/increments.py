@@ -10,7 +10,7 @@ is written as comes in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -49,6 +49,11 @@ class Kept:
 
 
 Load = Callable[[Saved], Sequence[pa.RecordBatch]]
+Seal = Callable[[pa.Buffer], str | None]
+
+
+def no_seal(data: pa.Buffer) -> None:
+    """Leave a value unsealed."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class SlotState:
     buckets: tuple[int, int]
     group: int | None
     kept: list[Kept]
+    seal: Seal = no_seal
 
     def advance(self, fresh: Sequence[Fresh], load: Load) -> tuple[SlotState, dict[str, pa.Buffer]]:
         """Return the state with pages that came in, newest first, and the values it takes to store it."""
@@ -65,16 +71,18 @@ class SlotState:
         living = [f for f, use in zip(fresh, used[: len(fresh)], strict=True) if use.needed]
         kept = [k for k, use in zip(self.kept, used[len(fresh) :], strict=True) if use.needed]
         written: dict[str, pa.Buffer] = {}
+        made: dict[str, Sequence[pa.RecordBatch]] = {}
         if living:
-            value = encode([g for page in _together([f.page for f in living]) for g in cut(page, self.group)])
+            groups = [g for page in _together([f.page for f in living]) for g in cut(page, self.group)]
+            value = encode(groups)
+            made[value.name] = groups
             kept = [self._keep(value, min(f.since for f in living), max(f.until for f in living)), *kept]
             written[value.name] = value.data
-        cleaned, values = self._clean(kept, load)
+        cleaned, values = self._clean(kept, lambda saved: made.get(saved.name) or load(saved))
         # A value that was made and cleaned up at once need not be stored.
         named = {k.saved.name for k in cleaned}
-        return SlotState(self.buckets, self.group, cleaned), {
-            name: data for name, data in {**written, **values}.items() if name in named
-        }
+        values = {name: data for name, data in {**written, **values}.items() if name in named}
+        return replace(self, kept=cleaned), values
 
     def _keep(self, value: Value, since: float, until: float) -> Kept:
         saved = Saved(
@@ -86,6 +94,7 @@ class SlotState:
             until=until,
             groups=value.groups,
             index=value.index_block,
+            seal=self.seal(value.data),
         )
         return Kept(saved, Index.over(value.indexes))
 

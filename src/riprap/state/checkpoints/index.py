@@ -81,7 +81,9 @@ class Reckoning:
         lengths[here] = page.lengths[row[here]]
         live = np.minimum(missing, lengths)
         # A row that says its key has nothing matters while there are older pages.
-        told = first if not oldest else first & ~page.void[np.where(here, row, 0)]
+        told = first.copy()
+        if oldest:
+            told[here] &= ~page.void[row[here]]
         self.hashes, self.missing = hashes, missing - live
         tuples, rows = int(live.sum()), int(told.sum())
         return Use(tuples, rows, tuples > 0 or rows > 0)

@@ -210,7 +210,9 @@ def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Make one page of groups, newest first."""
     if len(groups) == 1:
         return groups[0]
-    if all(group.num_rows == 1 for group in groups):
+    if all(
+        group.num_rows == 1 and group.column("hash")[0] == groups[0].column("hash")[0] for group in groups
+    ):
         newest = groups[0]
         tuples = pa.concat_arrays([_tuples_of(group) for group in reversed(groups)])
         held, rows = Index.of(newest).held, np.zeros(1, np.int64)

@@ -1,0 +1,1 @@
+"""Saving protected operators while batches go on, and bringing them back."""

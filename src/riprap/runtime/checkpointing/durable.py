@@ -1,0 +1,77 @@
+"""Where a run's checkpoints are: the store, the operators' entries in it, and the key that seals objects."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from riprap.errors import RunError
+from riprap.graph.operators import Custom, Operator
+from riprap.runtime.crash import Step as CrashStep
+from riprap.runtime.crash import reach
+from riprap.state.checkpoints.versions import Step, Versions
+from riprap.state.stores import Store, open_store
+
+KEY_FILE = "RIPRAP_KEY_FILE"
+FOLDER = "checkpoints"
+_STEPS: dict[Step, CrashStep] = {
+    "values": "checkpoint-values",
+    "between": "checkpoint-between",
+    "manifest": "checkpoint-manifest",
+    "versioned": "checkpoint-versioned",
+    "collecting": "checkpoint-collecting",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The address of a run's checkpoints; nothing is opened before it is needed."""
+
+    url: str
+    identity: str
+    key: bytes | None = None
+
+    @classmethod
+    def of(cls, run_folder: Path, identity: str, url: str | None) -> Durable:
+        """Take the store at ``url``, or a folder in the run's; the key from the file that the environment names."""
+        return cls(url or str(run_folder / FOLDER), identity, _key())
+
+    def open(self, element: str, *, readonly: bool = False) -> Store:
+        """Open the store for a processing element. One process alone may write to a database of RocksDB's, so each
+        element has its own."""
+        url = f"{self.url.rstrip('/')}/{element}" if self.url.startswith("rocksdb:") else self.url
+        return open_store(url, readonly=readonly)
+
+    def entry(self, operator: str) -> str:
+        """Name an operator's entry: a store may hold those of many runs."""
+        return f"{self.identity}/{operator}"
+
+    def versions(self, store: Store, operator: str) -> Versions:
+        """Return the checkpoints of an operator."""
+        number = 0
+
+        def at(step: Step) -> None:
+            nonlocal number
+            number += step == "values"
+            reach(_STEPS[step], number, operator)
+
+        return Versions(store, self.entry(operator), key=self.key, at=at)
+
+
+def holds_objects(operator: Operator) -> bool:
+    """Say whether an operator's state is objects of the user's, which are pickled."""
+    return isinstance(operator, Custom)
+
+
+def _key() -> bytes | None:
+    name = os.environ.get(KEY_FILE)
+    if not name:
+        return None
+    try:
+        key = Path(name).read_bytes().strip()
+    except OSError as error:
+        raise RunError(f"{KEY_FILE}={name}: cannot read the key: {error.strerror}") from error
+    if len(key) < 16:
+        raise RunError(f"{KEY_FILE}={name}: a key has at least 16 bytes, this one {len(key)}")
+    return key

@@ -1,0 +1,190 @@
+"""What an element starts from when its run, or the element alone, is started again.
+
+    pages of the last record are all there    nothing is lost: go on from them
+    some are gone (the host was lost)         protected operators come back from their newest usable checkpoint, all
+                                              others start afresh; what the record says of state is replaced
+    an operator is to be restored by wish     that one alone, from the version that was asked for
+
+Input is not rolled back: what came in between a checkpoint and the crash is lost to the operator's state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from riprap.compiler import Plan
+from riprap.compiler.plan import is_clock
+from riprap.errors import RunError
+from riprap.graph.operators import Barrier
+from riprap.runtime.checkpointing.durable import Durable, holds_objects
+from riprap.runtime.crash import reach
+from riprap.runtime.site import Site
+from riprap.state.checkpoints.restoring import Restored, restore
+from riprap.state.ledger import Manifest, Record, page_name
+
+WISHES = "restore.json"
+FRESH = "fresh"
+Tell = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What it takes to bring an element's state back. ``start`` counts how often the element was started."""
+
+    plan: Plan
+    site: Site
+    durable: Durable
+    layouts: Mapping[str, str]
+    home: Path
+    start: int
+    clock: Callable[[], float]
+    tell: Tell
+
+    def run(self) -> None:
+        """Bring back what is gone, and put it on record."""
+        batches = self.site.ledger.batches()
+        if not batches:
+            return
+        self._forget_lost_output(batches)
+        record = self.site.ledger.get(batches[-1])
+        wishes = read_wishes(self.home)
+        gone = any(not self.site.page_size(name) for name in _state_pages(record))
+        if record.batch < 0 or not (gone or wishes):
+            return
+        began = self.clock()
+        operators = [o.name for o in self.plan.graph if o.stateful]
+        if not gone:
+            operators = [name for name in operators if name in wishes]
+        pages: dict[str, tuple[str, ...]] = {}
+        store = self.durable.open(self.plan.name) if self.plan.protected else None
+        try:
+            for number, operator in enumerate(operators):
+                found = self._find(operator, record, wishes.get(operator), store)
+                reach("restore-read", number, self.plan.name)
+                pages.update(self._put(operator, found, record))
+                reach("restore-paged", number, self.plan.name)
+        finally:
+            if store is not None:
+                store.close()
+        self._replace(record, pages, gone=gone)
+        reach("restore-recorded", record.batch, self.plan.name)
+        (self.home / WISHES).unlink(missing_ok=True)
+        self.tell("state restored", element=self.plan.name, seconds=self.clock() - began, host_lost=gone)
+
+    def _find(self, operator: str, record: Record, wish: Any, store: Any) -> Restored | None:
+        """Look for the version an operator comes back from, and say what became of its state."""
+        found = self.plan.graph[operator]
+        if operator not in self.plan.protected or wish == FRESH:
+            why = "as asked for" if wish == FRESH else "it has no protect= policy"
+            self.tell("state lost", operator=operator, message=f"'{operator}' starts afresh: {why}")
+            return None
+
+        def warn(text: str) -> None:
+            self.tell("warning", what=f"checkpoint of '{operator}'", message=text)
+
+        lost_until = self.clock() if self.plan.restart == "live" else record.time
+        versions = self.durable.versions(store, operator)
+        restored = restore(
+            versions,
+            layout=self.layouts[operator],
+            lost_until=lost_until,
+            slides={f"{operator}/{slot}" for slot in found.slides},
+            sealed=holds_objects(found),
+            # A barrier that lacks tuples would bring the wrong ones together.
+            whole=isinstance(found, Barrier),
+            version=wish if isinstance(wish, int) else None,
+            warn=warn,
+        )
+        if restored is None:
+            self.tell(
+                "state lost",
+                operator=operator,
+                message=f"'{operator}' starts afresh, though it is protected: there is no checkpoint that can be used",
+            )
+            return None
+        manifest = restored.manifest
+        self.tell(
+            "restored",
+            operator=operator,
+            version=manifest.version,
+            batch=manifest.batch,
+            behind=record.batch - manifest.batch,
+            age=self.clock() - manifest.time,
+            tuples=restored.tuples,
+            stale=restored.stale,
+            damaged=restored.damaged,
+        )
+        return restored
+
+    def _put(self, operator: str, found: Restored | None, record: Record) -> dict[str, tuple[str, ...]]:
+        """Write an operator's pages to host memory."""
+        put: dict[str, tuple[str, ...]] = {}
+        for slot in self.plan.saved_slots(operator):
+            pages = found.slots.get(slot, []) if found is not None else []
+            if is_clock(slot) and not pages:
+                continue
+            put[slot] = tuple(
+                self.site.pages.write(
+                    page_name(
+                        epoch=record.epoch,
+                        batch=record.batch,
+                        attempt=f"{self.start}.restored.{number}",
+                        slot=f"{operator}/{slot}",
+                    ),
+                    page,
+                )
+                for number, page in enumerate(pages)
+            )
+        return put
+
+    def _replace(self, record: Record, pages: Mapping[str, tuple[str, ...]], *, gone: bool) -> None:
+        """Let the record say what the state is now; the buckets are dealt out to tasks with the next batch."""
+        if gone:
+            manifests: Iterable[Manifest] = (Manifest((0, self.plan.buckets), pages),)
+        else:
+            manifests = (Manifest(m.buckets, {**m.pages, **pages}) for m in record.manifests)
+        self.site.ledger.write(replace(record, manifests=tuple(manifests)))
+
+    def _forget_lost_output(self, batches: Iterable[int]) -> None:
+        """Let records not name pages of results that are gone: sinks that have not had them will not get them."""
+        for batch in batches:
+            record = self.site.ledger.get(batch)
+            sound = {
+                sink: tuple(o for o in outputs if all(self.site.results.size(p) for p in o.pages))
+                for sink, outputs in record.outputs.items()
+            }
+            if any(len(sound[sink]) < len(record.outputs[sink]) for sink in sound):
+                lost = {
+                    sink: sum(o.rows for o in record.outputs[sink]) - sum(o.rows for o in sound[sink])
+                    for sink in sound
+                }
+                self.site.ledger.write(replace(record, outputs=sound))
+                self.tell("results lost", element=self.plan.name, batch=batch, rows=lost)
+
+
+def _state_pages(record: Record) -> set[str]:
+    return {p for m in record.manifests for pages in m.pages.values() for p in pages}
+
+
+def read_wishes(home: Path) -> dict[str, Any]:
+    """Return which operators are to be restored, by wish: a version, or ``"fresh"``."""
+    path = home / WISHES
+    try:
+        wishes = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        raise RunError(
+            f"{path} is not JSON: {error}. Remove it, or ask again with 'riprap state restore'"
+        ) from error
+    return dict(wishes)
+
+
+def wish(home: Path, operator: str, what: int | str) -> None:
+    """Ask that an operator be restored from a version, or start afresh, when its element starts next."""
+    home.mkdir(parents=True, exist_ok=True)
+    temporary = home / f".{WISHES}"
+    temporary.write_text(json.dumps({**read_wishes(home), operator: what}))
+    temporary.rename(home / WISHES)
