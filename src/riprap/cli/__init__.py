@@ -1,4 +1,4 @@
-"""The command line: ``riprap demo``, ``run``, ``explain``, ``operators``, ``bench``, each a module of two functions.
+"""The command line: ``riprap demo``, ``run``, ``kill`` and others, each a module of two functions.
 
 Exit codes: 0 all went well, 1 the run failed, 2 the command or the application is wrong, 130 Ctrl-C.
 Results go to stdout; progress and errors go to stderr.
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from riprap.cli import bench, demo, explain, operators, run
+from riprap.cli import bench, demo, explain, kill, operators, run
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
 from riprap.errors import GraphError, NotYetError, RiprapError
@@ -27,6 +27,7 @@ examples:
   riprap demo                                        a feed, Bargain Discovery on Spark, the best bargains
   riprap run bargain --feed market/ --out bargains/  the same application on a feed of your own
   riprap run app.py:app                              an application of your own, written in app.py
+  riprap kill latest PE                              crash a part of a run, and see it come back
   riprap explain bargain                             its graph and what the compiler makes of it
   riprap operators                                   what there is to build with
   riprap bench                                       the benchmarks there are
@@ -84,7 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--quiet", action="store_true", help="show no progress")
     common.add_argument("--debug", action="store_true", help="show the Python traceback of a failure")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    modules = {"demo": demo, "run": run, "explain": explain, "operators": operators, "bench": bench}
+    modules = {
+        "demo": demo,
+        "run": run,
+        "kill": kill,
+        "explain": explain,
+        "operators": operators,
+        "bench": bench,
+    }
     for name, module in modules.items():
         command = commands.add_parser(
             name,

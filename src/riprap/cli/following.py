@@ -1,10 +1,12 @@
-"""Start Spark, run an application, show how it goes, and stop it when asked to."""
+"""Run an application under supervision, show how it goes, and stop it when asked to."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import sys
+import threading
 import time
 import types
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,6 @@ from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, shown
-from riprap.cli.spark_log import NAME, SparkLog, spark_session
 from riprap.cli.summary import Summary, summarise
 from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import Files, Rows
@@ -26,7 +27,7 @@ from riprap.graph.operators import Source
 
 if TYPE_CHECKING:
     from riprap.runtime import Progress as RunProgress
-    from riprap.runtime import Run
+    from riprap.runtime import Supervised
     from riprap.runtime.folder import RunFolder
 
 _REFRESH_SECONDS = 0.1
@@ -37,31 +38,26 @@ _INTERRUPTED = 130
 
 
 def follow(
-    graph: Graph,
-    screen: Screen,
-    *,
-    master: str | None,
-    runs: Path,
-    folder: Path | None = None,
-    **options: Any,
+    graph: Graph, screen: Screen, *, runs: Path, folder: Path | None = None, **options: Any
 ) -> Summary:
-    """Run an application to its end or until Ctrl-C, and sum it up. ``options`` go to ``riprap.run``."""
-    from riprap.runtime import run
+    """Run an application to its end or until Ctrl-C, and sum it up. ``options`` go to ``riprap.runtime.supervise``."""
+    from riprap.runtime import supervise
     from riprap.runtime.folder import RunFolder
 
     earlier = _earlier_run(folder, graph) if folder is not None else None
     known = sum(1 for _ in earlier.read_metrics()) if earlier is not None else 0
-    log = SparkLog(earlier.path / NAME) if earlier is not None else SparkLog.waiting_in(runs)
-    with contextlib.ExitStack() as stack:
+    with (
+        Printing(screen) as printing,
+        supervise(graph, runs=runs, folder=folder, stdout=printing.descriptor, **options) as run,
+    ):
         with screen.waiting("Starting Spark"):
-            session = stack.enter_context(spark_session(master, log, graph))
-        with screen.waiting("Starting the query"):
-            started = run(graph, spark=session, runs=runs, folder=folder, **options)
-        log.move_to(started.folder)
+            run.await_ready()
+        with screen.waiting("Starting the query"), _pointing_to(run.folder):
+            run.await_up()
         total = rows_in(graph) if options.get("trigger") is None else None
-        seconds, interrupted = _watch(started, screen, total)
-    metrics = islice(RunFolder(started.folder, time.time).read_metrics(), known, None)
-    return summarise(graph, started.folder, metrics, seconds=seconds, interrupted=interrupted)
+        seconds, interrupted = _watch(run, screen, total)
+    metrics = islice(RunFolder(run.folder, time.time).read_metrics(), known, None)
+    return summarise(graph, run.folder, metrics, seconds=seconds, interrupted=interrupted)
 
 
 def rows_in(graph: Graph) -> int | None:
@@ -96,25 +92,59 @@ def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
     return found
 
 
-def _watch(run: Run, screen: Screen, total: int | None) -> tuple[float, bool]:
+def _watch(run: Supervised, screen: Screen, total: int | None) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
-    with run, CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line:
-        try:
-            told = Notices(run.folder, screen)
-            while not asked.to_stop and not run.wait(timeout=_REFRESH_SECONDS):
-                line.show(run.progress())
-                told.show()
-            seconds = run.progress().seconds
-            if asked.to_stop:
-                run.stop()
-        except RiprapError as error:
-            look = f"Look at events.jsonl and {NAME} in the run's folder, {shown(run.folder)}"
-            raise type(error)(f"{error}\n{look}") from error
+    with CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line, _pointing_to(run.folder):
+        told = Notices(run.folder, screen)
+        while not asked.to_stop and not run.wait(timeout=_REFRESH_SECONDS):
+            line.show(run.progress())
+            told.show()
+        seconds = run.progress().seconds
+        if asked.to_stop:
+            run.stop()
+        told.show()
         return seconds, asked.to_stop
 
 
+@contextlib.contextmanager
+def _pointing_to(folder: Path) -> Iterator[None]:
+    """Add to an error where to look further."""
+    from riprap.runtime.jvm_output import LOG
+
+    try:
+        yield
+    except RiprapError as error:
+        look = f"Look at events.jsonl and {LOG} in the run's folder, {shown(folder)}"
+        raise type(error)(f"{error}\n{look}") from error
+
+
+class Printing:
+    """Where driver processes print: to our stdout, past a bar that moves, or with ``--json`` to stderr."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.descriptor: int | None = sys.__stderr__.fileno() if screen.json and sys.__stderr__ else None
+        self._piped = screen.live and sys.stdout.isatty()
+        self._thread = threading.Thread(target=self._copy, name="printing", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._piped:
+            self._reading, self.descriptor = os.pipe()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._piped and self.descriptor is not None:
+            os.close(self.descriptor)
+            self._thread.join(_REFRESH_SECONDS * 10)
+
+    def _copy(self) -> None:
+        with open(self._reading, encoding=sys.stdout.encoding, errors="replace") as lines:
+            for line in lines:
+                sys.stdout.write(line)
+
+
 class Notices:
-    """Show what people should know while a run goes on: lost connections, warnings."""
+    """Show what people should know while a run goes on: lost connections, warnings, failures."""
 
     def __init__(self, folder: Path, screen: Screen) -> None:
         from riprap.runtime.folder import RunFolder
@@ -133,6 +163,8 @@ class Notices:
 
 
 def _told(event: Mapping[str, Any]) -> str | None:
+    from riprap.runtime.supervision.journal import tell
+
     match event:
         case {"event": "connection lost", "what": what, "message": message, "tries": tries, "wait": wait}:
             return f"{what}: {message}; try {tries} in {wait:g} s"
@@ -141,7 +173,7 @@ def _told(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
-    return None
+    return tell(event)
 
 
 class CtrlC:
@@ -153,7 +185,7 @@ class CtrlC:
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        # Only the main thread may do this. The handler that Spark put there would cancel the batch.
+        # Only the main thread may do this.
         with contextlib.suppress(ValueError):
             self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
@@ -165,7 +197,7 @@ class CtrlC:
     def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
         if self.to_stop:
             self._screen.err.show_cursor(True)
-            # The JVM ends itself when this process is gone; the run can be taken up again with --folder.
+            # Driver processes end themselves when this one is gone; the run can be taken up again with --folder.
             os._exit(_INTERRUPTED)
         self.to_stop = True
         self._screen.note("stopping ... (Ctrl-C again to stop at once)")

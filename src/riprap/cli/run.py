@@ -20,6 +20,7 @@ examples:
   riprap run bargain --feed market/ --rate 20000 --trigger 1s  as a live feed, until Ctrl-C
   riprap run app.py:app --json                                 an application of your own, for a script
   riprap run app.py:app --folder runs/app/latest               take up a run that was killed
+  riprap run app.py:app --trigger 1s --standby spark://b:7077  go there if Spark does not last here
 """
 
 
@@ -44,12 +45,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (runs)"
     )
     group.add_argument("--folder", type=Path, metavar="RUN", help="take up the run in this folder")
+    group = parser.add_argument_group("when processes die")
+    group.add_argument(
+        "--standby",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a Spark master to go to when restarts do not help; may be given several times",
+    )
+    group.add_argument(
+        "--spare",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="keep a driver process with a warm Spark ready to step in (default: with --trigger)",
+    )
+    group.add_argument(
+        "--restart-delay", metavar="TIME", help="leave what failed down for TIME before it is started again"
+    )
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the application and report."""
     from riprap.cli.following import follow
     from riprap.cli.summary import print_summary
+    from riprap.runtime.supervision.decisions import Patience
 
     if arguments.trigger is not None:
         seconds("--trigger", arguments.trigger)
@@ -60,6 +79,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     )
     if arguments.folder is None:
         refuse_occupied(graph)
+    delay = seconds("--restart-delay", arguments.restart_delay) if arguments.restart_delay else 0.0
     summary = follow(
         graph,
         screen,
@@ -71,6 +91,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         buckets=arguments.buckets,
         parallelism=arguments.parallelism,
         path=arguments.path,
+        patience=Patience(delay=delay, standby=tuple(arguments.standby)),
+        spare=arguments.spare,
     )
     if screen.json:
         screen.print_json(summary.to_json())

@@ -7,7 +7,7 @@ import io
 import tempfile
 from pathlib import Path
 
-from riprap.cli.spark_log import SparkLog, spark_session
+from riprap.cli.spark_log import spark_session
 from riprap.compiler import Layout
 
 
@@ -29,7 +29,7 @@ def spark_plan(layout: Layout, *, master: str | None) -> str:
             results=PageStore(str(folder / "results"), 0),
         )
         texts = []
-        with spark_session(master, SparkLog.waiting_in(folder), layout.graph) as session:
+        with spark_session(master, folder / "spark.log", layout.graph) as session:
             for number, plan in enumerate(layout.plans):
                 setting = Setting(
                     plan=str(folder / f"plan-{number}.pickle"),

@@ -58,7 +58,7 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
             else o
             for o in self._operators.values()
         ]
-        return Graph.of(self.name, operators, self._places, self._restarts)
+        return Graph.of(self.name, operators, self._places, self._restarts, self._processes)
 
     def run(self, **options: Any) -> Run:
         """Run the application on Spark; see :func:`riprap.runtime.run` for the options."""
@@ -86,12 +86,20 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
             )
         return build(inner, *args, **kwargs)
 
-    def place(self, element: str, *operators: Stream | str, restart: Restart = "resume") -> None:
+    def place(
+        self,
+        element: str,
+        *operators: Stream | str,
+        restart: Restart = "resume",
+        process: str | None = None,
+    ) -> None:
         """Put operators into a processing element of their own: one Spark query, which fails and restarts by itself.
 
         Name operators by their streams, or sinks and others by name. ``restart`` says where the element goes on reading
-        when its run is taken up again: "resume", where it stopped, or "live", with what comes from then on; what it
-        passes over is lost, and counted.
+        when it is started again: "resume", where it stopped, or "live", with what comes from then on; what it
+        passes over is lost, and counted. ``process`` names a Spark driver process for it, which elements may share, so
+        that it can die alone; without it the element is in the main one. That is for ``riprap run``: ``app.run()`` has
+        all elements in its own process.
         """
         location = Location.of_caller()
         if restart not in get_args(Restart):
@@ -100,6 +108,10 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
             )
         if not isinstance(element, str) or not NAME.fullmatch(element):
             raise GraphError(f"place at {location}: a name is letters, digits and '_', got {element!r}")
+        if process is not None and (not isinstance(process, str) or not NAME.fullmatch(process)):
+            raise GraphError(
+                f"place '{element}' ({location}): process= is a name of letters, digits and '_', got {process!r}"
+            )
         if not operators:
             raise GraphError(f"place '{element}' ({location}): it names no operator")
         for each in operators:
@@ -114,6 +126,10 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
                 )
             self._places[found.name] = element
         self._restarts[element] = restart
+        if process is not None and self._processes.setdefault(element, process) != process:
+            raise GraphError(
+                f"place '{element}' ({location}): it is in process '{self._processes[element]}' already"
+            )
 
     def loop(self, name: str, schema: str | pa.Schema) -> Stream:
         """Give out a stream that is made later, to put on a control port; :meth:`close` says which it is."""

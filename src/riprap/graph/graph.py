@@ -21,13 +21,15 @@ class Graph:
     """A checked dataflow graph. Make one with :meth:`of`, which validates and orders the operators.
 
     ``places`` says in which processing element the user wants an operator, where the user said so, and ``restarts``
-    where such an element goes on reading after a restart.
+    where such an element goes on reading after a restart. ``processes`` names the process an element was given; those
+    that are not in it run in the main one.
     """
 
     name: str
     operators: tuple[Operator, ...]
     places: Mapping[str, str] = field(default_factory=dict)
     restarts: Mapping[str, Restart] = field(default_factory=dict)
+    processes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -36,6 +38,7 @@ class Graph:
         operators: Iterable[Operator],
         places: Mapping[str, str] | None = None,
         restarts: Mapping[str, Restart] | None = None,
+        processes: Mapping[str, str] | None = None,
     ) -> Graph:
         """Check the operators as a whole and put them in order."""
         by_name: dict[str, Operator] = {}
@@ -56,7 +59,13 @@ class Graph:
                         f"{operator}: reads stream '{stream}', which does not exist. "
                         f"There are: {', '.join(streams) or 'none'}"
                     )
-        graph = cls(name, tuple(_in_order(by_name, streams)), dict(places or {}), dict(restarts or {}))
+        graph = cls(
+            name,
+            tuple(_in_order(by_name, streams)),
+            dict(places or {}),
+            dict(restarts or {}),
+            dict(processes or {}),
+        )
         graph._check_ends()
         return graph
 

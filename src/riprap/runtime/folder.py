@@ -74,7 +74,13 @@ class RunFolder:
         return f"{self.path.parent.name}-{self.path.name}"
 
     def describe(
-        self, application: str, options: Mapping[str, Any], notes: Mapping[str, Any], session: Any
+        self,
+        application: str,
+        options: Mapping[str, Any],
+        notes: Mapping[str, Any],
+        *,
+        master: str,
+        java: str,
     ) -> None:
         """Write down what is run, how, and with which versions."""
         libraries = ("riprap", "pyspark", "pyarrow", "numpy", "numba", "pandas", "sqlglot")
@@ -86,9 +92,9 @@ class RunFolder:
                 k: v if isinstance(v, str | int | float | bool | None) else str(v) for k, v in options.items()
             },
             "notes": dict(notes),
-            "master": session.sparkContext.master,
+            "master": master,
             "python": platform.python_version(),
-            "java": session._jvm.System.getProperty("java.version"),
+            "java": java,
             "versions": {name: version(name) for name in libraries},
             "cores": os.cpu_count(),
             "started": self._clock(),

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from riprap.compiler import Layout
 from riprap.errors import RunError
 from riprap.graph.connectors import FileSink
 from riprap.graph.operators import Source
+from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
@@ -27,8 +28,6 @@ from riprap.runtime.site import Housing
 from riprap.state.pages import Lease, page_root, sweep
 
 _POLL_SECONDS = 0.05
-# How long, beyond the trigger, a run that is to stop waits for a batch with what its sources have fetched.
-_QUIET_SECONDS = 30.0
 
 
 class Run:
@@ -147,44 +146,28 @@ class Run:
 
     def _drain(self) -> None:
         """Halt the elements, each once it has read all that those before it put out."""
+        draining = Draining(self.graph, self._folder)
         for element in self._elements:
             if self._failed() is None:
                 element.leave_off()
         for element in self._elements:
-            self._let_read(element)
+            while self._failed() is None and not draining.may_halt(element):
+                element.await_end(_POLL_SECONDS)
             element.halt()
             if self._failed() is not None:
                 self._halt()
                 return
-            self._check_held(element)
+            self._check_held(draining, element)
             element.finish()
 
-    def _let_read(self, element: Element) -> None:
-        """Wait until an element may halt. Sources are left where they are, but for what could not be read again."""
-        moved = time.monotonic()
-        while element.active and self._failed() is None:
-            if element.plan.inlets:
-                if element.all_read():
-                    return
-            elif not element.owes:
-                if not element.held() or time.monotonic() - moved > element.interval + _QUIET_SECONDS:
-                    return
-                if element.busy:
-                    moved = time.monotonic()
-            element.await_end(_POLL_SECONDS)
-
-    def _check_held(self, element: Element) -> None:
-        """See to it that the run does not end if that would lose rows."""
-        held = element.held()
-        if held and not self._told:
-            source = self.graph[held[0]]
-            error = RunError(
-                f"source '{source.name}' ({source.location}): rows it has read are not computed, and would be lost. "
-                f"Take the run up again: its folder is {self.folder}"
-            )
+    def _check_held(self, draining: Draining, element: Element) -> None:
+        try:
+            if not self._told:
+                draining.check_held(element)
+        except RunError as error:
             self._told = True
             self._folder.event("failed", error=type(error).__name__, message=str(error))
-            raise error
+            raise
 
     def _halt(self) -> None:
         for element in self._elements:
@@ -212,21 +195,25 @@ class Run:
         self._brokers.stop()
         for element in self._elements:
             element.close_sinks()
-        self._folder.event("ended" if ended else "interrupted", **_shown(self.progress()))
-        if ended:
-            self._folder.end()
-        self._lease.release()
-        if ended:
-            sweep(page_root())
-            self._housing.remove()
-            shutil.rmtree(self.folder / "channels", ignore_errors=True)
+        close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
         if self._owns_session:
             self.session.stop()
 
 
-def _shown(progress: Progress) -> dict[str, Any]:
-    return {
-        "batches": progress.batches,
-        "tuples_in": progress.tuples_in,
-        "tuples_out": dict(progress.tuples_out),
-    }
+def close_books(
+    folder: RunFolder, lease: Lease, housing: Housing, progress: Progress, *, ended: bool
+) -> None:
+    """Write down how a run came to its end, and let go of its pages; those of one that has not ended stay."""
+    folder.event(
+        "ended" if ended else "interrupted",
+        batches=progress.batches,
+        tuples_in=progress.tuples_in,
+        tuples_out=dict(progress.tuples_out),
+    )
+    if ended:
+        folder.end()
+    lease.release()
+    if ended:
+        sweep(page_root())
+        housing.remove()
+        shutil.rmtree(folder.path / "channels", ignore_errors=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from riprap.compiler import Layout, compile_graph, describe_state
+from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import FetchedSource, Generated, ReadBySpark
 from riprap.graph.graph import Graph
@@ -51,14 +51,11 @@ def run(
     own under ``runs``. ``pages`` is where state pages live, and ``page_limit`` how many bytes they may take.
     ``notes`` are kept in the run's folder: what else one would want to know to repeat it, such as the feed's seed.
     """
-    if not isinstance(batch_rows, int) or isinstance(batch_rows, bool) or batch_rows < 1:
-        raise GraphError(f"batch_rows= takes a whole number of at least 1, got {batch_rows!r}")
     if spark is not None and (master is not None or config is not None):
         raise GraphError("give spark= or master= and config=, not both")
-    # Compiled before Spark starts too, for the errors: a session takes seconds.
-    layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
-    interval = None if trigger is None else seconds("trigger=", trigger)
-    _check_end(layout, interval)
+    interval = check_options(
+        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
+    )
     session = (
         check_session(spark)
         if spark is not None
@@ -66,12 +63,12 @@ def run(
     )
     try:
         check_connector(session, graph)
-        run_folder, resume = _open_folder(folder, Path(runs), graph.name, clock)
-        known = run_folder.state_layout()
+        run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
         tasks = parallelism or session.sparkContext.defaultParallelism
-        wanted = buckets or (known["buckets"] if known else max(8, 2 * tasks))
-        layout = compile_graph(graph, buckets=wanted, tasks=tasks, path=path)
-        run_folder.keep_state_layout(_state_layout(layout, wanted))
+        layout = compile_graph(
+            graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=tasks, path=path
+        )
+        keep_state_layout(run_folder, layout)
         # First the lease, then the sweep: the run to take up may look as dead as others.
         housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
         sweep(page_root(), clock=clock)
@@ -85,9 +82,14 @@ def run(
             clock=clock,
         )
         try:
-            run_folder.describe(graph.name, _options(launch, layout, housing), notes or {}, session)
+            run_folder.describe(
+                graph.name,
+                options_of(layout, housing, batch_rows=batch_rows, interval=interval),
+                notes or {},
+                **spark_of(session),
+            )
             run_folder.event("resumed" if resume else "started")
-            elements = _start(launch, layout, housing)
+            elements = start_elements(launch, layout.plans, housing)
         except BaseException:
             lease.release()
             if not resume:
@@ -111,9 +113,33 @@ def run(
         raise
 
 
-def _start(launch: Launch, layout: Layout, housing: Housing) -> list[Element]:
-    """Prepare all elements, then start them; if one does not start, none goes on."""
-    elements = [launch.prepare(plan, housing.site(plan.name, launch.home(plan))) for plan in layout.plans]
+def check_options(
+    graph: Graph,
+    *,
+    trigger: str | None,
+    batch_rows: int,
+    buckets: int | None,
+    parallelism: int | None,
+    path: Literal["direct", "exchange"] | None,
+) -> float | None:
+    """Refuse what cannot be run before Spark starts, which takes seconds; return the trigger's seconds."""
+    if not isinstance(batch_rows, int) or isinstance(batch_rows, bool) or batch_rows < 1:
+        raise GraphError(f"batch_rows= takes a whole number of at least 1, got {batch_rows!r}")
+    layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
+    interval = None if trigger is None else seconds("trigger=", trigger)
+    _check_end(layout, interval)
+    return interval
+
+
+def settle_buckets(folder: RunFolder, asked: int | None, tasks: int) -> int:
+    """Return the number of buckets: what was asked for, what the run began with, or enough for its tasks."""
+    known = folder.state_layout()
+    return asked or (int(known["buckets"]) if known else max(8, 2 * tasks))
+
+
+def start_elements(launch: Launch, plans: Iterable[Plan], housing: Housing) -> list[Element]:
+    """Prepare elements, then start them; if one does not start, none goes on."""
+    elements = [launch.prepare(plan, housing.site(plan.name, launch.home(plan))) for plan in plans]
     try:
         # Before the queries: opening a sink may replace earlier output, so everything else must be in order.
         for element in elements:
@@ -128,16 +154,27 @@ def _start(launch: Launch, layout: Layout, housing: Housing) -> list[Element]:
     return elements
 
 
-def _state_layout(layout: Layout, buckets: int) -> dict[str, Any]:
-    """Say how state is cut up: it can only be taken up again cut in the same way."""
-    keyed = any(plan.keyed and plan.buckets > 1 for plan in layout.plans)
+def keep_state_layout(folder: RunFolder, layout: Layout) -> None:
+    """Write down how state is cut up: it can only be taken up again cut in the same way."""
+    keyed = [plan for plan in layout.plans if plan.keyed]
+    folder.keep_state_layout(
+        {
+            "elements": {
+                plan.name: [o.name for o in plan.graph if o.stateful or isinstance(o, Inlet | Outlet)]
+                for plan in layout.plans
+            },
+            "buckets": max(plan.buckets for plan in keyed or layout.plans),
+            "operators": describe_state(layout.graph),
+        }
+    )
+
+
+def spark_of(session: SparkSession) -> dict[str, str]:
+    """Say on which Spark a session runs."""
+    assert session._jvm is not None
     return {
-        "elements": {
-            plan.name: [o.name for o in plan.graph if o.stateful or isinstance(o, Inlet | Outlet)]
-            for plan in layout.plans
-        },
-        "buckets": buckets if keyed or not any(plan.keyed for plan in layout.plans) else 1,
-        "operators": describe_state(layout.graph),
+        "master": session.sparkContext.master or "",
+        "java": str(session._jvm.System.getProperty("java.version")),
     }
 
 
@@ -158,20 +195,23 @@ def _check_end(layout: Layout, interval: float | None) -> None:
         raise GraphError(f"{source}: {source.connector} {why}. Give trigger= and stop the run yourself")
 
 
-def _options(launch: Launch, layout: Layout, housing: Housing) -> dict[str, Any]:
+def options_of(
+    layout: Layout, housing: Housing, *, batch_rows: int, interval: float | None
+) -> dict[str, Any]:
+    """List what a run was told, or settled for, as its folder keeps it."""
     first = layout.plans[0]
     return {
-        "batch_rows": launch.batch_rows,
+        "batch_rows": batch_rows,
         "buckets": max(plan.buckets for plan in layout.plans),
         "parallelism": max(plan.tasks for plan in layout.plans),
         "path": first.path,
-        "trigger": launch.interval,
+        "trigger": interval,
         "pages": housing.state,
         "page_limit": housing.limit,
     }
 
 
-def _open_folder(
+def open_folder(
     folder: str | Path | None, runs: Path, application: str, clock: Callable[[], float]
 ) -> tuple[RunFolder, bool]:
     """Make a run's folder, or open that of the run to take up; say which."""

@@ -27,6 +27,7 @@ class Builder:
         self._aggregates: dict[str, UserAggregate] = within._aggregates if within else {}
         self._places: dict[str, str] = within._places if within else {}
         self._restarts: dict[str, Restart] = within._restarts if within else {}
+        self._processes: dict[str, str] = within._processes if within else {}
         # Streams given out before they are made, to close a loop with; None until they are.
         self._loops: dict[str, str | None] = within._loops if within else {}
 

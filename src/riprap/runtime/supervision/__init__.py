@@ -1,0 +1,10 @@
+"""Runs under supervision: processes that die are replaced, by rules, and everything is written down.
+
+with supervise(app.graph(), trigger="1s") as run:
+    run.wait(timeout=60)
+"""
+
+from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.supervised import Supervised, supervise
+
+__all__ = ["Patience", "Supervised", "supervise"]

@@ -1,0 +1,93 @@
+"""Real crashes, on purpose, to try out what happens then: a driver process, a worker of it, or all a host has."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from riprap.errors import RunError
+from riprap.runtime.supervision.presence import Presence, find_presences
+from riprap.runtime.supervision.process import session_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """What was killed: the processes, and how many pages were wiped."""
+
+    element: str
+    process: str
+    pids: tuple[int, ...]
+    pages: int = 0
+
+
+def kill_process(run: Path, element: str) -> Crash:
+    """Kill the driver process of an element."""
+    found = _find(run, element)
+    _driver(found).kill()
+    return Crash(element=element, process=found.process, pids=(found.pid,))
+
+
+def kill_executor(run: Path, element: str) -> Crash:
+    """Kill an executor of an element's driver process; where Spark runs inside of it, one of its Python workers."""
+    found = _find(run, element)
+    started = _driver(found).children(recursive=True)
+    executors = [p for p in started if "CoarseGrainedExecutorBackend" in _command(p)]
+    workers = [
+        p for p in started if "pyspark.daemon" in _command(p) and "pyspark.daemon" in _command(p.parent())
+    ]
+    # The newest worker is most likely to be in use.
+    for victim in [*executors[:1], *workers[-1:]]:
+        victim.kill()
+        return Crash(element=element, process=found.process, pids=(victim.pid,))
+    raise RunError(
+        f"the driver process of '{element}', pid {found.pid}, has no executor or worker on this host yet"
+    )
+
+
+def kill_host(run: Path, element: str) -> Crash:
+    """Kill an element's driver process with all it started, and wipe the element's pages, as if a host were lost."""
+    found = _find(run, element)
+    victims = [_driver(found), *(p for p in session_of(found.pid) if p.pid != found.pid)]
+    # Held first: the supervisor must not be quicker than the wiping.
+    for victim in victims:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.suspend()
+    pages = [page for folder in found.pages[element] for page in _pages(folder)]
+    for page in pages:
+        page.unlink(missing_ok=True)
+    for victim in reversed(victims):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.kill()
+    return Crash(element=element, process=found.process, pids=tuple(v.pid for v in victims), pages=len(pages))
+
+
+def _find(run: Path, element: str) -> Presence:
+    there = find_presences(run)
+    for presence in there:
+        if element in presence.pages:
+            return presence
+    names = ", ".join(name for p in there for name in p.pages)
+    raise RunError(f"no element '{element}' is running in {run}. There are: {names or 'none'}")
+
+
+def _driver(found: Presence) -> psutil.Process:
+    process = found.alive()
+    if process is None:
+        raise RunError(f"driver process '{found.process}', pid {found.pid}, is not there any more")
+    return process
+
+
+def _pages(folder: str) -> list[Path]:
+    # An executor's own folder has its name in the middle.
+    place = Path(folder.replace("{executor}", "*"))
+    roots = list(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
+    return [page for root in roots for page in root.glob("**/*.page")]
+
+
+def _command(process: psutil.Process | None) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return " ".join(process.cmdline()) if process is not None else ""
+    return ""

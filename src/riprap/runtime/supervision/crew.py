@@ -1,0 +1,166 @@
+"""The processing elements of one driver process: started, watched, started again, and drained, each by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from riprap.compiler import Plan
+from riprap.runtime.draining import Draining
+from riprap.runtime.element import Element, Launch
+from riprap.runtime.failures import as_riprap_error
+from riprap.runtime.kafka import explained
+from riprap.runtime.site import Housing
+from riprap.runtime.supervision.messages import Link
+
+
+@dataclass(slots=True)
+class _Member:
+    """An element at work; ``edge`` and ``batch`` are what it has to pass to have caught up."""
+
+    element: Element
+    edge: dict[str, int | None]
+    batch: int
+    caught_up: bool = False
+    failed: bool = False
+
+
+class Crew:
+    """What a driver process runs. An element that fails is reported, and waits for what the supervisor decides."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        plans: Sequence[Plan],
+        housing: Housing,
+        link: Link,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._launch = launch
+        self._plans = tuple(plans)
+        self._housing = housing
+        self._link = link
+        self._clock = clock
+        self._members: dict[str, _Member] = {}
+        self._draining: Draining | None = None
+
+    def begin(self, names: Iterable[str], *, resume: Collection[str]) -> None:
+        """Start elements, those named in ``resume`` where an earlier process left them.
+
+        Opening a sink may replace earlier output, so first everything else must be in order.
+        """
+        wanted, began = set(names), self._clock()
+        prepared: list[Element] = []
+        for plan in self._plans:
+            if plan.name in wanted:
+                with self._reporting(plan.name, final=plan.name not in resume):
+                    prepared.append(self._prepare(plan, resume=plan.name in resume))
+        opened: list[Element] = []
+        for element in prepared:
+            with self._reporting(element.plan.name, final=element.plan.name not in resume):
+                element.open_sinks()
+                opened.append(element)
+        for element in opened:
+            with self._reporting(element.plan.name, final=element.plan.name not in resume):
+                self._start(element, began)
+
+    def retry(self, name: str) -> None:
+        """Start an element again that has failed; the others go on."""
+        member = self._members.pop(name, None)
+        if member is not None:
+            member.element.halt()
+            member.element.close_sinks()
+        self.begin([name], resume=[name])
+
+    def stop(self) -> None:
+        """Let elements come to an orderly end; :meth:`watch` sees to it."""
+        if self._draining is None:
+            self._draining = Draining(self._launch.graph, self._launch.folder)
+            for member in self._members.values():
+                member.element.leave_off()
+
+    def watch(self) -> None:
+        """Take each element a step further, and report what happened to it."""
+        for name, member in list(self._members.items()):
+            if member.failed:
+                continue
+            with self._reporting(name):
+                self._step(name, member)
+
+    def pulse(self) -> dict[str, tuple[int, bool]]:
+        """Say of each element which batch it has completed, and whether it is busy."""
+        going = [(n, m.element) for n, m in list(self._members.items()) if not m.failed]
+        return {name: (element.batch, element.active and element.busy) for name, element in going}
+
+    def halt(self) -> None:
+        """End all queries between two batches."""
+        for member in self._members.values():
+            member.element.halt()
+            member.element.close_sinks()
+
+    def _prepare(self, plan: Plan, *, resume: bool) -> Element:
+        site = self._housing.site(plan.name, self._launch.home(plan))
+        # A process may have died after the first batch, and before anybody knew that the element had started.
+        known = resume or any(batch >= 0 for batch in site.ledger.batches())
+        return replace(self._launch, resume=known).prepare(plan, site)
+
+    def _start(self, element: Element, began: float) -> None:
+        edge = element.edge()
+        lost = element.pass_over()
+        element.start()
+        member = _Member(element, edge, element.batch)
+        if self._draining is not None:
+            element.leave_off()
+        self._members[element.plan.name] = member
+        self._link.send("started", element=element.plan.name, restore=self._clock() - began, lost=lost)
+
+    def _step(self, name: str, member: _Member) -> None:
+        element = member.element
+        if self._draining is None:
+            element.settle()
+        elif self._draining.may_halt(element):
+            element.halt()
+        over = not element.active
+        failure = element.failure()
+        if failure is not None:
+            raise failure
+        past = not element.behind(member.edge) if element.plan.inlets else element.batch > member.batch
+        if not member.caught_up and (over or past):
+            member.caught_up = True
+            self._link.send("caught up", element=name)
+        if over:
+            self._end(name, element)
+
+    def _end(self, name: str, element: Element) -> None:
+        if self._draining is not None:
+            with self._reporting(name, final=True):
+                self._draining.check_held(element)
+            if self._members[name].failed:
+                return
+        element.halt()
+        element.finish()
+        element.flush()
+        element.close_sinks()
+        del self._members[name]
+        self._link.send("ended", element=name)
+
+    @contextlib.contextmanager
+    def _reporting(self, name: str, *, final: bool = False) -> Iterator[None]:
+        """Report what goes wrong with an element."""
+        try:
+            yield
+        except Exception as failure:
+            member = self._members.get(name)
+            if member is not None:
+                member.failed = True
+            error = explained(as_riprap_error(failure), self._launch.graph)
+            self._link.send(
+                "failed",
+                element=name,
+                error=type(error).__name__,
+                message=str(error),
+                batch=member.element.batch if member is not None else -1,
+                final=final,
+            )

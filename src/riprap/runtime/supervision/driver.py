@@ -1,0 +1,188 @@
+"""A driver process: a Spark session and some of a run's elements, told by the supervisor what to do.
+
+python -m riprap.runtime.supervision.driver IN OUT          the descriptors of its two pipes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import SparkSession
+
+from riprap.compiler import compile_graph
+from riprap.errors import RiprapError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Source
+from riprap.runtime.element import Launch
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.jvm_output import output_to, tail
+from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
+from riprap.runtime.session import make_session
+from riprap.runtime.site import Housing
+from riprap.runtime.start import spark_of
+from riprap.runtime.supervision.crew import Crew
+from riprap.runtime.supervision.messages import Link, Message
+from riprap.runtime.supervision.presence import FOLDER, announce, withdraw
+from riprap.runtime.supervision.warming import warm_up
+
+BEAT_SECONDS = 0.2
+_POLL_SECONDS = 0.05
+_JVM_GONE = 70
+
+
+class Driver:
+    """The main loop of a driver process."""
+
+    def __init__(self, link: Link, inbox: queue.Queue[Message], opening: Message) -> None:
+        self._link = link
+        self._inbox = inbox
+        self._opening = opening
+        self._folder = RunFolder(Path(opening["folder"]), time.time)
+        self._crew: Crew | None = None
+        self._brokers: BrokerWatch | None = None
+        self._process = ""
+        self._lock: IO[str] | None = None
+
+    def serve(self) -> None:
+        """Make a session, then do what the supervisor says until it says to halt."""
+        graph: Graph = cloudpickle.loads((self._folder.path / "graph.pickle").read_bytes())
+        session = self._session(graph)
+        if session is None:
+            return
+        if self._opening["warm"]:
+            warm_up(session, self._folder.path / FOLDER / f"warming-{os.getpid()}")
+        self._link.send(
+            "ready", pid=os.getpid(), cores=session.sparkContext.defaultParallelism, **spark_of(session)
+        )
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        while True:
+            message = self._next()
+            match message:
+                case {"say": "start"}:
+                    self._start(graph, session, message)
+                case {"say": "retry", "element": element} if self._crew is not None:
+                    self._crew.retry(element)
+                case {"say": "stop"} if self._crew is not None:
+                    self._crew.stop()
+                case {"say": "halt"}:
+                    break
+            if self._crew is not None:
+                self._crew.watch()
+        self._halt(session)
+
+    def _session(self, graph: Graph) -> SparkSession | None:
+        log = Path(self._opening["log"])
+        try:
+            config = session_config(graph, self._opening["config"])
+            with output_to(log):
+                session = make_session(self._opening["master"], config)
+            check_connector(session, graph)
+        except RiprapError as error:
+            self._link.send("not started", error=type(error).__name__, message=str(error))
+        except Exception as error:
+            text = f"Spark did not start: {error}\n{tail(log)}".rstrip()
+            self._link.send("not started", error="RunError", message=text)
+        else:
+            return session
+        return None
+
+    def _next(self) -> Message:
+        try:
+            return self._inbox.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            return {}
+
+    def _start(self, graph: Graph, session: SparkSession, told: Message) -> None:
+        housing = Housing(**told["housing"])
+        layout = compile_graph(graph, buckets=told["buckets"], tasks=told["tasks"], path=told["path"])
+        launch = Launch(
+            graph=graph,
+            session=session,
+            folder=self._folder,
+            resume=False,
+            interval=told["interval"],
+            batch_rows=told["batch_rows"],
+            clock=time.time,
+        )
+        plans = [plan for plan in layout.plans if plan.name in told["elements"]]
+        folders = (housing.state, housing.results)
+        pages = {plan.name: [str(Path(folder) / plan.name) for folder in folders] for plan in plans}
+        self._process = told["process"]
+        self._lock = announce(self._folder.path, self._process, pages)
+        sources = [s for plan in plans for s in plan.graph.of_kind(Source)]
+        whole = [graph[s.name] for s in sources]
+        self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
+        crew = Crew(launch, plans, housing, self._link)
+        self._crew = crew
+        crew.begin(told["elements"], resume=told["resume"])
+        if told["stopping"]:
+            crew.stop()
+
+    def _beat(self) -> None:
+        """Give signs of life; what it asks goes through the JVM, so that one that hangs is silent."""
+        while True:
+            try:
+                elements = self._crew.pulse() if self._crew is not None else {}
+            except Exception:
+                # An element that is being started or ended has no answer. Without its JVM the process is of no use.
+                if _jvm_is_gone():
+                    os._exit(_JVM_GONE)
+            else:
+                self._link.send("beat", elements=elements)
+            time.sleep(BEAT_SECONDS)
+
+    def _halt(self, session: SparkSession) -> None:
+        if self._crew is not None:
+            self._crew.halt()
+        if self._brokers is not None:
+            self._brokers.stop()
+        if self._lock is not None:
+            withdraw(self._folder.path, self._process)
+        self._link.send("stopped")
+        session.stop()
+
+
+def _jvm_is_gone() -> bool:
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    with contextlib.suppress(Exception):
+        process.wait(1.0)
+    return process.poll() is not None
+
+
+def _listen(link: Link, inbox: queue.Queue[Message]) -> None:
+    for message in link.messages():
+        inbox.put(message)
+    # The supervisor is gone. The JVM is in our process group, and must not go on without us.
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def main() -> None:
+    """Serve until told to halt."""
+    incoming, outgoing = int(sys.argv[1]), int(sys.argv[2])
+    for number in (incoming, outgoing):
+        os.set_inheritable(number, False)
+    link = Link(incoming, outgoing)
+    inbox: queue.Queue[Message] = queue.Queue()
+    threading.Thread(target=_listen, args=(link, inbox), name="listen", daemon=True).start()
+    opening = inbox.get()
+    sys.path[:] = [*opening["paths"], *(p for p in sys.path if p not in opening["paths"])]
+    Driver(link, inbox, opening).serve()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of Spark's gateway may linger; all that counts is on record.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

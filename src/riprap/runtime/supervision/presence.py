@@ -1,0 +1,75 @@
+"""Which driver processes a run has: each says so in a file of the run's folder, and holds a lock beside it.
+
+processes/main.lock     held by the process: there is never a second one beside it
+processes/main.json     {"format": "riprap-process/1", "pid": 17, "started": 1700000000.0,
+                         "pages": {"sums": ["/dev/shm/...", ...]}}      the page folders of its elements
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from riprap.errors import FormatError
+
+FORMAT = "riprap-process/1"
+FOLDER = "processes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """A driver process that has said it is there, and the page folders of its elements."""
+
+    process: str
+    pid: int
+    started: float
+    pages: Mapping[str, Sequence[str]]
+
+    def alive(self) -> psutil.Process | None:
+        """Return the process, unless it is gone and its number belongs to another."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = psutil.Process(self.pid)
+            if found.create_time() == self.started and found.status() != psutil.STATUS_ZOMBIE:
+                return found
+        return None
+
+
+def announce(run: Path, process: str, pages: Mapping[str, Sequence[str]]) -> IO[str]:
+    """Wait until a process of that name before us is gone, say that we are there, and return the lock to hold."""
+    folder = run / FOLDER
+    lock = open(folder / f"{process}.lock", "w")  # noqa: SIM115  (held for the life of the process)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    about = {
+        "format": FORMAT,
+        "pid": os.getpid(),
+        "started": psutil.Process().create_time(),
+        "pages": {element: list(folders) for element, folders in pages.items()},
+    }
+    temporary = folder / f".{process}.tmp"
+    temporary.write_text(json.dumps(about))
+    temporary.rename(folder / f"{process}.json")
+    return lock
+
+
+def withdraw(run: Path, process: str) -> None:
+    """Say no more that we are there."""
+    (run / FOLDER / f"{process}.json").unlink(missing_ok=True)
+
+
+def find_presences(run: Path) -> list[Presence]:
+    """List the driver processes that said they are there, alive or not."""
+    found = []
+    for path in sorted((run / FOLDER).glob("*.json")):
+        data = json.loads(path.read_text())
+        if data.pop("format", None) != FORMAT:
+            raise FormatError(f"{path} is not of format {FORMAT}")
+        found.append(Presence(process=path.stem, **data))
+    return found

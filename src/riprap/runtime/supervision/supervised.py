@@ -1,0 +1,255 @@
+"""A supervised run: start it, follow it, wait for it, end it."""
+
+from __future__ import annotations
+
+import os
+import time
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pyspark import cloudpickle
+
+from riprap.errors import GraphError, RiprapError, RunError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Sink
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.meter import Progress
+from riprap.runtime.run import close_books
+from riprap.runtime.site import Housing, take_hold
+from riprap.runtime.start import check_options, open_folder
+from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
+from riprap.runtime.supervision.presence import FOLDER
+from riprap.runtime.supervision.progress import MetricsTail
+from riprap.runtime.supervision.supervisor import Conditions, Supervisor
+from riprap.state.pages import Lease, page_root, sweep
+
+_POLL_SECONDS = 0.05
+_PATIENCE = Patience()
+
+
+def supervise(
+    graph: Graph,
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    trigger: str | None = None,
+    batch_rows: int = 500_000,
+    buckets: int | None = None,
+    parallelism: int | None = None,
+    path: Literal["direct", "exchange"] | None = None,
+    folder: str | Path | None = None,
+    runs: str | Path = "runs",
+    pages: str | Path | None = None,
+    page_limit: int | None = None,
+    notes: Mapping[str, str | int | float] | None = None,
+    patience: Patience = _PATIENCE,
+    spare: bool | None = None,
+    stdout: int | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Supervised:
+    """Start an application in driver processes of its own, watch over them, and return at once.
+
+    The options are those of :func:`riprap.runtime.run`, but for ``spark``: every driver process has a session of its
+    own. ``patience`` says what to put up with. ``spare`` keeps a process with a warm session ready for one that dies;
+    without a word it does so for runs with a trigger. ``stdout`` is a descriptor that processes print to, instead of
+    this one's. The graph travels to them by pickle: what its functions change of this process's memory stays there.
+    """
+    interval = check_options(
+        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
+    )
+    pickled = _pickled(graph)
+    conditions = Conditions(
+        master=master,
+        config=dict(config or {}),
+        interval=interval,
+        batch_rows=batch_rows,
+        buckets=buckets,
+        parallelism=parallelism,
+        path=path,
+        notes=dict(notes or {}),
+        spare=interval is not None if spare is None else spare,
+        stdout=stdout,
+    )
+    run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
+    one_host = (master or "local").startswith("local")
+    # First the lease, then the sweep: the run to take up may look as dead as others.
+    housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
+    try:
+        sweep(page_root(), clock=clock)
+        (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        _write_private(run_folder.path / "graph.pickle", pickled)
+        supervisor = Supervisor(
+            graph,
+            conditions,
+            run_folder,
+            housing,
+            resume=resume,
+            patience=patience,
+            history=read_history(run_folder.read_events()),
+            clock=clock,
+        )
+        return Supervised(graph, supervisor, run_folder, lease, housing, resume=resume, clock=clock)
+    except BaseException:
+        lease.release()
+        raise
+
+
+class Supervised:
+    """A supervised run. Use it as a context manager, or call :meth:`stop`."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        supervisor: Supervisor,
+        folder: RunFolder,
+        lease: Lease,
+        housing: Housing,
+        *,
+        resume: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self.graph = graph
+        self._supervisor = supervisor
+        self._folder = folder
+        self._lease = lease
+        self._housing = housing
+        self._resume = resume
+        self._clock = clock
+        self._began = clock()
+        self._tail = MetricsTail(folder.path / "metrics.jsonl", (s.name for s in graph.of_kind(Sink)))
+        self._before = sum(1 for _ in folder.read_events())
+        self._told = False
+        self._closed = False
+        supervisor.thread.start()
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder: settings, events, metrics."""
+        return self._folder.path
+
+    @property
+    def running(self) -> bool:
+        """Whether anything is still going."""
+        return self._supervisor.thread.is_alive()
+
+    def progress(self) -> Progress:
+        """Return how far the run has come."""
+        summed = self._tail.progress(self._clock() - self._began)
+        return replace(summed, quarantined=sum(self._folder.quarantined().values()))
+
+    def recoveries(self) -> list[Recovered]:
+        """Return what has failed and is back, oldest first."""
+        return read_recovered(self._folder.read_events(self._before))
+
+    def await_ready(self) -> None:
+        """Wait until every driver process has its Spark session."""
+        self._await(self._supervisor.ready)
+
+    def await_up(self) -> None:
+        """Wait until every element has started."""
+        self._await(self._supervisor.up)
+        self._began = self._clock()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the input is used up, and raise what went wrong if the supervisor has given up.
+
+        Return False if ``timeout`` seconds passed first. A run with a trigger goes on until it is stopped.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        # In slices: a thread that joins without end cannot be interrupted.
+        while self._supervisor.thread.is_alive():
+            left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            self._supervisor.thread.join(left)
+        self._close()
+        self._raise()
+        return True
+
+    def stop(self) -> None:
+        """End the run: finish what is under way, publish everything, let go of the state.
+
+        Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
+        """
+        self._supervisor.stop()
+        while self._supervisor.thread.is_alive():
+            self._supervisor.thread.join(_POLL_SECONDS)
+        self._close()
+        if not self._told:
+            self._raise()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self._supervisor.halt()
+            self._supervisor.thread.join()
+            self._close()
+
+    def _await(self, event: Any) -> None:
+        while not event.wait(_POLL_SECONDS):
+            continue
+        if self._supervisor.error is not None:
+            self._supervisor.thread.join()
+            self._close()
+            self._raise()
+
+    def _raise(self) -> None:
+        error = self._supervisor.error
+        if error is not None:
+            self._told = True
+            raise (
+                error if isinstance(error, RiprapError) else RunError(f"the supervisor failed: {error!r}")
+            ) from error
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        ended = self._supervisor.ended
+        vain = not self._supervisor.was_up and not self._resume
+        if vain:
+            # Nothing was computed, so there is nothing to take up.
+            self._folder.end()
+        close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
+        if vain:
+            sweep(page_root(), clock=self._clock)
+        (self.folder / "graph.pickle").unlink(missing_ok=True)
+
+
+def _pickled(graph: Graph) -> bytes:
+    try:
+        pickled: bytes = cloudpickle.dumps(graph)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        culprit = next((o for o in graph if not _can_travel(o)), None)
+        named = f"{culprit}: it" if culprit is not None else f"application '{graph.name}'"
+        raise GraphError(
+            f"{named} cannot be sent to a driver process: {type(error).__name__}: {error}. Functions may not hold "
+            "on to locks, threads, open files or sessions; make them inside, or run with app.run() in one process"
+        ) from error
+    return pickled
+
+
+def _can_travel(operator: Any) -> bool:
+    try:
+        cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    except Exception:
+        return False
+    return True
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    # What users close over, passwords included, is in it.
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

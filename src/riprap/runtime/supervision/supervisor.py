@@ -1,0 +1,473 @@
+"""The supervisor: starts driver processes, listens to them, and carries out what is decided about failures.
+
+    element    waiting --started--> running --ended--> ended
+                  ^                    |
+                  '------ down <-failed'      a failed query, or the death of its process
+
+It has no Spark of its own. One thread does everything; others leave wishes (:meth:`Supervisor.stop`) and look.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import select
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from riprap.compiler import compile_graph
+from riprap.errors import RiprapError, RunError
+from riprap.graph.graph import Graph
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.jvm_output import LOG
+from riprap.runtime.site import Housing
+from riprap.runtime.start import keep_state_layout, options_of, settle_buckets
+from riprap.runtime.supervision.decisions import (
+    Decision,
+    Failure,
+    GiveUp,
+    HostLost,
+    NotStarted,
+    Patience,
+    ProcessDied,
+    QueryFailed,
+    RestartElsewhere,
+    RestartProcess,
+    RetryQuery,
+    Silent,
+    Stuck,
+    decide,
+)
+from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
+from riprap.runtime.supervision.messages import Message
+from riprap.runtime.supervision.process import DriverProcess
+
+_TICK_SECONDS = 0.05
+# An orderly end takes as long as a batch; one that hangs is cut off.
+_HALT_SECONDS = 30.0
+_MOST_SPARES_LOST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How a run is to be run, whichever process does it."""
+
+    master: str | None
+    config: Mapping[str, str]
+    interval: float | None
+    batch_rows: int
+    buckets: int | None
+    parallelism: int | None
+    path: Literal["direct", "exchange"] | None
+    notes: Mapping[str, Any]
+    spare: bool
+    stdout: int | None
+
+
+@dataclass(slots=True)
+class _Recovery:
+    """An element on its way back; times are those of the supervisor's clock."""
+
+    failure: str
+    noticed: float
+    detect: float
+    started: float = 0.0
+    restore: float = 0.0
+    lost: int = 0
+    spare: bool = False
+
+
+@dataclass(slots=True)
+class _Element:
+    process: str
+    phase: Literal["waiting", "running", "down", "ended"] = "waiting"
+    ran: bool = False
+    batch: int = -1
+    busy: bool = False
+    moved: float = 0.0
+    retry_at: float | None = None
+    recovery: _Recovery | None = None
+
+
+@dataclass(slots=True)
+class _Process:
+    master: str | None
+    driver: DriverProcess | None = None
+    told: bool = False
+    told_to_stop: bool = False
+    was_ready: bool = False
+    restart_at: float | None = None
+    elements: dict[str, _Element] = field(default_factory=dict)
+
+    @property
+    def open(self) -> dict[str, _Element]:
+        """The elements that have not ended."""
+        return {name: e for name, e in self.elements.items() if e.phase != "ended"}
+
+
+class Supervisor:
+    """Runs an application in driver processes until it ends, is stopped, or cannot go on."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        conditions: Conditions,
+        folder: RunFolder,
+        housing: Housing,
+        *,
+        resume: bool,
+        patience: Patience,
+        history: list[Decision],
+        clock: Callable[[], float],
+    ) -> None:
+        self.thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._graph = graph
+        self._conditions = conditions
+        self._folder = folder
+        self._housing = housing
+        self._resume = resume
+        self._patience = patience
+        self._history = history
+        self._clock = clock
+        self._buckets = 0
+        self._spare: DriverProcess | None = None
+        self._spares_lost = 0
+        self._wants_stop = False
+        self._wants_halt = False
+        self.ready = threading.Event()
+        self.up = threading.Event()
+        self.was_up = False
+        self.ended = False
+        self.error: BaseException | None = None
+        self._processes: dict[str, _Process] = {}
+        layout = compile_graph(graph, buckets=1, tasks=1, path=conditions.path)
+        for plan in layout.plans:
+            name = graph.processes.get(plan.name, "main")
+            process = self._processes.setdefault(name, _Process(conditions.master))
+            process.elements[plan.name] = _Element(name)
+
+    def stop(self) -> None:
+        """Let all elements come to an orderly end."""
+        self._wants_stop = True
+
+    def halt(self) -> None:
+        """End all elements between two batches; the run can be taken up again."""
+        self._wants_halt = True
+
+    def _run(self) -> None:
+        """Supervise, until there is nothing left to supervise."""
+        try:
+            for process in self._processes.values():
+                process.driver = self._spawn(process.master)
+            while not self._over():
+                self._listen()
+                self._look()
+                self._act()
+            self.ended = self.error is None and not self._wants_halt
+        except BaseException as error:
+            self.error = self.error or error
+        finally:
+            self._end_all()
+            self.ready.set()
+            self.up.set()
+
+    # What the drivers say
+
+    def _listen(self) -> None:
+        drivers = self._drivers()
+        found, _, _ = select.select([d.link.incoming for d in drivers], [], [], _TICK_SECONDS)
+        for driver in drivers:
+            if driver.link.incoming in found and driver in self._drivers():
+                messages = driver.receive()
+                if messages is None:
+                    self._gone(driver)
+                for message in messages or ():
+                    # One message may be its last: what a process says after its end has been decided is void.
+                    if driver in self._drivers():
+                        self._hear(driver, message)
+
+    def _drivers(self) -> list[DriverProcess]:
+        found = [p.driver for p in self._processes.values() if p.driver is not None]
+        return [*found, self._spare] if self._spare is not None else found
+
+    def _owner(self, driver: DriverProcess) -> tuple[str, _Process] | None:
+        return next(((n, p) for n, p in self._processes.items() if p.driver is driver), None)
+
+    def _gone(self, driver: DriverProcess) -> None:
+        owner = self._owner(driver)
+        code = driver.end(1.0)
+        if owner is None:
+            self._spare = None
+            self._spares_lost += 1
+            if self._spares_lost == _MOST_SPARES_LOST:
+                self._folder.event("warning", message="spare driver processes do not last: there is none now")
+            return
+        name, process = owner
+        process.driver = None
+        if process.open and not self._wants_halt:
+            self._decide(ProcessDied(time=self._clock(), process=name, code=code), driver.unheard)
+
+    def _hear(self, driver: DriverProcess, message: Message) -> None:
+        owner = self._owner(driver)
+        match message:
+            case {"say": "ready"}:
+                driver.ready = message
+            case {"say": "not started", "error": error, "message": text} if owner is not None:
+                name, process = owner
+                driver.end(1.0)
+                process.driver = None
+                first = not process.was_ready
+                self._decide(
+                    NotStarted(time=self._clock(), process=name, error=error, message=text, first=first), 0.0
+                )
+            case {"say": "beat", "elements": elements}:
+                for name, (batch, busy) in elements.items():
+                    self._beat(self._element(name), batch, busy)
+            case {"say": "started", "element": name}:
+                self._started(self._element(name), message)
+            case {"say": "caught up", "element": name}:
+                self._caught_up(name, self._element(name))
+            case {"say": "ended", "element": name}:
+                self._element(name).phase = "ended"
+            case {"say": "failed", "element": name} if owner is not None:
+                self._failed(owner[0], name, message, driver.unheard)
+
+    def _element(self, name: str) -> _Element:
+        return next(p.elements[name] for p in self._processes.values() if name in p.elements)
+
+    def _beat(self, element: _Element, batch: int, busy: bool) -> None:
+        if batch != element.batch or not busy:
+            element.moved = time.monotonic()
+        element.batch, element.busy = batch, busy
+
+    def _started(self, element: _Element, message: Message) -> None:
+        now = time.monotonic()
+        element.phase, element.ran, element.moved, element.busy = "running", True, now, False
+        if element.recovery is not None:
+            element.recovery.started = now
+            element.recovery.restore = message["restore"]
+            element.recovery.lost += message["lost"]
+
+    def _caught_up(self, name: str, element: _Element) -> None:
+        found = element.recovery
+        if found is None:
+            return
+        element.recovery = None
+        note_recovered(
+            self._folder,
+            Recovered(
+                element=name,
+                process=element.process,
+                failure=found.failure,
+                detect=found.detect,
+                restart=max(0.0, found.started - found.restore - found.noticed),
+                restore=found.restore,
+                catch_up=time.monotonic() - found.started,
+                lost=found.lost,
+                spare=found.spare,
+            ),
+        )
+
+    def _failed(self, process: str, name: str, message: Message, detect: float) -> None:
+        about = {"time": self._clock(), "process": process, "element": name, "batch": message["batch"]}
+        failure: Failure
+        if message["error"] == "MissingPageError":
+            failure = HostLost(**about, message=message["message"])
+        else:
+            final = message["final"]
+            failure = QueryFailed(**about, error=message["error"], message=message["message"], final=final)
+        self._decide(failure, detect)
+
+    # What they do not say
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for name, process in self._processes.items():
+            driver = process.driver
+            if driver is None or driver.halted:
+                continue
+            limit = self._patience.silent if driver.ready else self._patience.starting
+            since = driver.heard if driver.ready else driver.began
+            if now - since > limit:
+                self._decide(Silent(time=self._clock(), process=name, seconds=now - since), now - since)
+                continue
+            for element_name, element in process.elements.items():
+                quiet = now - element.moved
+                if element.phase == "running" and element.busy and quiet > self._patience.stuck:
+                    self._decide(
+                        Stuck(
+                            time=self._clock(),
+                            process=name,
+                            element=element_name,
+                            batch=element.batch,
+                            seconds=quiet,
+                        ),
+                        quiet,
+                    )
+                    break
+
+    # What is done about it
+
+    def _decide(self, failure: Failure, detect: float) -> None:
+        action = decide(failure, self._patience, self._history)
+        decision = Decision(failure, action)
+        self._history.append(decision)
+        note_decision(self._folder, decision)
+        now, kind = time.monotonic(), type(failure).__name__
+        match action:
+            case RetryQuery(element=name, after=after):
+                element = self._element(name)
+                element.phase, element.retry_at = "down", now + after
+                element.recovery = element.recovery or _Recovery(kind, now, detect)
+            case RestartProcess(process=name, after=after) | RestartElsewhere(process=name, after=after):
+                process = self._processes[name]
+                if isinstance(action, RestartElsewhere):
+                    process.master = action.master
+                if process.driver is not None:
+                    process.driver.end()
+                    process.driver = None
+                process.restart_at, process.told = now + after, False
+                for element in process.open.values():
+                    element.phase, element.retry_at = "down", None
+                    if element.ran:
+                        element.recovery = element.recovery or _Recovery(kind, now, detect)
+            case GiveUp(error=error, reason=reason):
+                self.error = as_error(error, reason)
+                self._folder.event("failed", error=error, message=reason)
+
+    def _act(self) -> None:
+        now = time.monotonic()
+        for process in self._processes.values():
+            if process.restart_at is not None and now >= process.restart_at:
+                process.restart_at = None
+                self._replace(process)
+        self._start_those_ready()
+        for process in self._processes.values():
+            for name, element in process.elements.items():
+                if element.retry_at is not None and now >= element.retry_at and process.driver is not None:
+                    element.retry_at = None
+                    process.driver.link.send("retry", element=name)
+            if process.told and not process.open and process.driver is not None:
+                process.driver.halt()
+        if self._wants_stop:
+            self._pass_on_stop()
+        if not self.up.is_set() and all(e.ran for p in self._processes.values() for e in p.elements.values()):
+            self.was_up = True
+            self.up.set()
+        self._keep_spare()
+
+    def _replace(self, process: _Process) -> None:
+        spare = self._spare if process.master == self._conditions.master else None
+        if spare is not None:
+            self._spare = None
+        process.driver = spare if spare is not None else self._spawn(process.master)
+        for element in process.open.values():
+            if element.recovery is not None:
+                element.recovery.spare = spare is not None
+
+    def _start_those_ready(self) -> None:
+        """Start elements in processes that have Spark; the first time, when all of them have."""
+        ready = [p for p in self._processes.values() if p.driver is not None and p.driver.ready]
+        if not self.ready.is_set():
+            if len(ready) < len(self._processes):
+                return
+            self._settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
+            self.ready.set()
+        for name, process in self._processes.items():
+            if process in ready and not process.told and process.driver is not None and process.driver.ready:
+                process.told = process.was_ready = True
+                process.told_to_stop = self._wants_stop
+                process.driver.link.send(
+                    "start", **self._orders(name, process, process.driver.ready["cores"])
+                )
+
+    def _settle(self, sessions: list[Message]) -> None:
+        """Settle what depends on the sessions, and write down what is run."""
+        told = self._conditions
+        tasks = told.parallelism or max(int(s["cores"]) for s in sessions)
+        self._buckets = settle_buckets(self._folder, told.buckets, tasks)
+        layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks, path=told.path)
+        keep_state_layout(self._folder, layout)
+        options = options_of(layout, self._housing, batch_rows=told.batch_rows, interval=told.interval)
+        self._folder.describe(
+            self._graph.name,
+            options,
+            told.notes,
+            master=sessions[0]["master"],
+            java=sessions[0]["java"],
+        )
+        self._folder.event("resumed" if self._resume else "started")
+
+    def _orders(self, name: str, process: _Process, cores: int) -> dict[str, Any]:
+        told = self._conditions
+        going = process.open
+        return {
+            "process": name,
+            "elements": list(going),
+            "resume": [name for name, element in going.items() if self._resume or element.ran],
+            "housing": dataclasses.asdict(self._housing),
+            "buckets": self._buckets,
+            "tasks": told.parallelism or cores,
+            "path": told.path,
+            "interval": told.interval,
+            "batch_rows": told.batch_rows,
+            "stopping": self._wants_stop,
+        }
+
+    def _pass_on_stop(self) -> None:
+        for process in self._processes.values():
+            if process.told and not process.told_to_stop and process.driver is not None:
+                process.told_to_stop = True
+                process.driver.link.send("stop")
+
+    def _keep_spare(self) -> None:
+        wanted = self._conditions.spare and self._spares_lost < _MOST_SPARES_LOST and not self._wants_stop
+        elements = [e for p in self._processes.values() for e in p.elements.values()]
+        calm = all(e.phase in ("running", "ended") and e.recovery is None for e in elements)
+        if wanted and calm and self._spare is None and self.up.is_set():
+            self._spare = self._spawn(self._conditions.master, warm=True)
+
+    def _spawn(self, master: str | None, *, warm: bool = False) -> DriverProcess:
+        log = self._folder.path / LOG
+        opening = {
+            "folder": str(self._folder.path),
+            "master": master,
+            "config": dict(self._conditions.config),
+            "log": str(log),
+            "warm": warm,
+        }
+        return DriverProcess(opening, log, self._conditions.stdout, time.monotonic)
+
+    def _over(self) -> bool:
+        if self.error is not None or self._wants_halt:
+            return True
+        return not any(process.open for process in self._processes.values())
+
+    def _end_all(self) -> None:
+        """End every driver process: those that run elements between two batches, a spare at once."""
+        if self._spare is not None:
+            self._spare.end()
+        drivers = [p.driver for p in self._processes.values() if p.driver is not None]
+        for driver in drivers:
+            if driver.ready:
+                driver.halt()
+        deadline = time.monotonic() + _HALT_SECONDS
+        for driver in drivers:
+            gone = not driver.ready
+            while not gone and time.monotonic() < deadline:
+                found, _, _ = select.select([driver.link.incoming], [], [], _TICK_SECONDS)
+                gone = bool(found) and driver.receive() is None
+            driver.end(1.0 if driver.ready and gone else 0.0)
+
+
+def as_error(name: str, text: str) -> RiprapError:
+    """Make the error that a driver process has told of."""
+    from riprap import errors
+    from riprap.runtime.java import JavaNotFoundError
+
+    kind = JavaNotFoundError if name == "JavaNotFoundError" else getattr(errors, name, RunError)
+    if isinstance(kind, type) and issubclass(kind, RiprapError):
+        return kind(text)
+    return RunError(text)

@@ -1,0 +1,183 @@
+"""Driver processes really die, hang and stop; output is that of a run in which none did, or what is lost is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from tests.runtime.harness import lines_of, read_parts, wait_until, whole
+from tests.runtime.supervision.watched import ROWS, SINKS, expected, put_file, watched
+
+import riprap as rr
+from riprap.cli import main
+from riprap.runtime import Patience, Supervised, supervise
+from riprap.runtime.supervision.presence import find_presences
+from riprap.runtime.supervision.process import session_of
+from riprap.state.pages import page_root
+
+OPTIONS: dict[str, Any] = {
+    "buckets": 4,
+    "parallelism": 2,
+    "master": "local[2,3]",
+    "config": {"spark.log.level": "OFF"},
+}
+
+
+def rows_in(out: Path) -> dict[str, list[dict[str, Any]]]:
+    return {name: whole(read_parts(out / name)).to_pylist() for name in SINKS}
+
+
+def published(folder: Path) -> int:
+    return sum(pq.read_metadata(part).num_rows for part in folder.glob("part-*"))
+
+
+def events_of(run: Supervised, kind: str) -> list[dict[str, Any]]:
+    return [event for event in lines_of(run.folder / "events.jsonl") if event["event"] == kind]
+
+
+def kill(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    """Call the command line, as someone who tries it out would."""
+    assert main(["kill", *map(str, arguments), "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_a_process_and_a_worker_die_while_the_others_go_on(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls, out = tmp_path / "calls", tmp_path / "out"
+    put_file(calls, 0)
+    patience = Patience(delay=6.0)
+    graph = watched(calls, out).graph()
+    with supervise(graph, runs=runs, trigger="100ms", patience=patience, spare=True, **OPTIONS) as run:
+        wait_until(lambda: all(published(out / name) for name in SINKS))
+        listed = {e["element"]: e for e in kill(capsys, run.folder)["elements"]}
+        assert {name: e["process"] for name, e in listed.items()} == {
+            "watched": "main",
+            "counter": "second",
+            "watcher": "second",
+        }
+        (second,) = [p for p in find_presences(run.folder) if p.process == "second"]
+        started = session_of(second.pid)
+        wait_until(lambda: list((run.folder / "processes").glob("warming-*")))
+        wait_until(lambda: not list((run.folder / "processes").glob("warming-*")))
+
+        told = kill(capsys, run.folder, "counter")
+        assert (told["killed"], told["pids"]) == ("process", [second.pid])
+        wait_until(lambda: events_of(run, "decision"))
+        assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        put_file(calls, 1)
+        wait_until(lambda: published(out / "by_caller") == 2 * ROWS)
+        assert published(out / "by_callee") < 2 * ROWS // 3 - 10, "its readers were to be down by now"
+
+        wait_until(lambda: len(run.recoveries()) == 2)
+        assert listed["counter"]["pid"] != find_presences(run.folder)[1].pid
+        told = kill(capsys, "latest", "watched", "--executor", "--runs", runs)
+        (worker,) = told["pids"]
+        wait_until(lambda: not psutil.pid_exists(worker))
+        put_file(calls, 2)
+        wait_until(lambda: published(out / "by_caller") == 3 * ROWS)
+
+    found, right = rows_in(out), expected(range(3))
+    assert found["by_caller"] == right["by_caller"]
+    assert found["by_callee"] == right["by_callee"]
+    back = {r.element: r for r in run.recoveries()}
+    assert back["watcher"].lost == len(right["seen"]) - len(found["seen"]) == ROWS
+    assert [row["seq"] // ROWS for row in found["seen"]] == [0] * ROWS + [2] * ROWS
+    assert back["counter"].lost == 0
+    for recovered in back.values():
+        assert (recovered.process, recovered.failure, recovered.spare) == ("second", "ProcessDied", True)
+        assert recovered.restart >= patience.delay
+        assert min(recovered.detect, recovered.restore, recovered.catch_up) >= 0.0
+    assert [(e["what"], e["code"]) for e in events_of(run, "failure")] == [("ProcessDied", -signal.SIGKILL)]
+    assert [(e["what"], e["process"]) for e in events_of(run, "decision")] == [("RestartProcess", "second")]
+    assert events_of(run, "ended")
+    assert not (page_root() / f"watched-{run.folder.name}").exists()
+
+
+def hang_once(marker: str) -> Any:
+    """Return a function that hangs the first time it is called with the last row."""
+
+    def check(seq: Any) -> Any:
+        import time
+
+        if seq.to_pylist()[-1] == 2 * ROWS - 1 and not os.path.exists(marker):
+            with open(marker, "w"):
+                time.sleep(600)
+        return seq
+
+    return check
+
+
+def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
+    calls, out = tmp_path / "calls", tmp_path / "out"
+    put_file(calls, 0)
+    app = rr.Application("hanging")
+    source = app.source("calls", rr.files(str(calls)), position="seq")
+    app.function("check", hang_once(str(tmp_path / "marker")), returns="bigint")
+    app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.parquet(out, roll=0))
+    patience = Patience(silent=5.0, stuck=5.0)
+    with supervise(app.graph(), runs=runs, trigger="100ms", patience=patience, spare=False, **OPTIONS) as run:
+        wait_until(lambda: published(out) == ROWS)
+        (driver,) = find_presences(run.folder)
+        os.kill(driver.pid, signal.SIGSTOP)
+        wait_until(lambda: events_of(run, "failure"))
+        put_file(calls, 1)
+        wait_until(lambda: published(out) == 2 * ROWS)
+        wait_until(lambda: len(run.recoveries()) == 2)
+
+    assert whole(read_parts(out))["seq"].to_pylist() == list(range(2 * ROWS))
+    assert [e["what"] for e in events_of(run, "failure")] == ["Silent", "Stuck"]
+    assert [r.detect >= 5.0 for r in run.recoveries()] == [True, True]
+
+
+APPLICATION = """\
+from pathlib import Path
+
+from tests.runtime.supervision.watched import watched
+
+app = watched(Path("calls"), Path("out"), rate=400)
+"""
+
+
+def test_drivers_do_not_outlive_their_supervisor(runs: Path, tmp_path: Path) -> None:
+    for file in range(4):
+        put_file(tmp_path / "calls", file)
+    (tmp_path / "app.py").write_text(APPLICATION)
+    command = [sys.executable, "-m", "riprap", "run", "app.py:app", "--batch-rows", "200", "--buckets", "4"]
+    command += ["--parallelism", "2", "--master", "local[2,3]", "--runs", str(runs)]
+    search = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]
+    around: dict[str, Any] = {
+        "cwd": tmp_path,
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search))},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
+    with subprocess.Popen(command, **around) as supervisor:
+        wait_until(lambda: published(tmp_path / "out" / "by_callee") or supervisor.poll() is not None)
+        folder = (runs / "watched" / "latest").resolve()
+        drivers = find_presences(folder)
+        started = [p for driver in drivers for p in session_of(driver.pid)]
+        supervisor.kill()
+        _, told = supervisor.communicate()
+    assert len(drivers) == 2, told
+    gone, alive = psutil.wait_procs(started, timeout=60)
+    assert (len(gone) >= 4, alive) == (True, [])
+
+    done = subprocess.run([*command, "--folder", str(folder), "--json"], check=False, timeout=300, **around)
+
+    assert done.returncode == 0, done.stderr
+    found, right = rows_in(tmp_path / "out"), expected(range(4))
+    assert {name: found[name] for name in ("by_caller", "by_callee")} == {
+        name: right[name] for name in ("by_caller", "by_callee")
+    }
+    (passed,) = [e["tuples"] for e in lines_of(folder / "events.jsonl") if e["event"] == "passed over"]
+    assert len(right["seen"]) - len(found["seen"]) == passed
