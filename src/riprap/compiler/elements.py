@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from riprap.errors import GraphError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator, Source
+from riprap.graph.operators import Lookup, Operator, Source
 
 # For each column of a stream: the columns of entries that it is a plain copy of, by entry.
 Lineage = Mapping[str, Mapping[str, str]]
@@ -43,6 +43,11 @@ class Element:
         return any(isinstance(o, Source) for o in self.operators)
 
     @property
+    def replays(self) -> bool:
+        """Whether its input is kept until it is saved, for one of its operators."""
+        return any(o.replays for o in self.operators)
+
+    @property
     def streams(self) -> set[str]:
         """The streams made here."""
         return {s for o in self.operators for s in o.outputs}
@@ -55,6 +60,8 @@ def fuse(graph: Graph) -> tuple[Element, ...]:
         home = _home(graph, elements, operator)
         _enter(graph, home, operator)
     _check_loops(graph, elements)
+    for element in elements:
+        _check_replays(graph, element)
     ordered = _in_order(elements)
     taken = {e.name for e in ordered if e.placed}
     for place, element in enumerate(ordered):
@@ -78,6 +85,9 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
                 element.level = max([element.level, *(e.level + 1 for e in feeding if e is not element)])
                 return element
         return _made(elements, Element(place, level, placed=True))
+    if operator.replays:
+        # Alone with its state: what is kept upstream is kept for it and no other.
+        return _made(elements, Element("", level))
     if isinstance(operator, Source):
         return next((e for e in elements if e.level == 0 and not e.placed), None) or _made(
             elements, Element("", 0)
@@ -108,6 +118,8 @@ def _takes(graph: Graph, element: Element, operator: Operator) -> bool:
     """Say whether an operator can run in an element."""
     outside = [s for s in operator.inputs if s not in element.streams]
     if outside and element.reads_sources:
+        return False
+    if element.replays and (operator.stateful or isinstance(operator, Lookup)):
         return False
     if operator.key is None:
         return True
@@ -220,6 +232,26 @@ def _check_placed(graph: Graph, element: Element, operator: Operator) -> None:
             f"{operator} is placed in '{element.name}', and its key ({', '.join(operator.key) or 'none'}) is not that "
             f"of {others}. One processing element has one key: place it elsewhere"
         )
+
+
+def _check_replays(graph: Graph, element: Element) -> None:
+    """Refuse to place an operator whose input is kept upstream where that would not help it, or others too."""
+    operator = next((o for o in element.operators if o.replays), None)
+    if operator is None:
+        return
+    others = [o for o in element.operators if o.stateful and o is not operator]
+    if element.reads_sources:
+        why = f"'{element.name}' reads sources"
+    elif others:
+        why = f"'{element.name}' also has {others[0].kind} '{others[0].name}', with a state of its own"
+    elif graph.restarts.get(element.name, "resume") == "live":
+        why = f"'{element.name}' restarts live, which would lose tuples"
+    else:
+        return
+    raise GraphError(
+        f"{operator}: with protect= its input is kept upstream until it is saved, for it alone, and {why}. Place it "
+        "apart, with restart='resume', or leave out protect="
+    )
 
 
 def _check_loops(graph: Graph, elements: Iterable[Element]) -> None:

@@ -81,6 +81,11 @@ class Plan:
         """The operators whose state is saved, and how."""
         return {o.name: o.protect for o in self.graph if isinstance(o.protect, Checkpoint) and o.stateful}
 
+    @property
+    def replays(self) -> bool:
+        """Whether what came in since the last checkpoint is kept upstream, and computed again after a loss."""
+        return any(o.replays for o in self.graph)
+
     def saved_slots(self, operator: str) -> tuple[str, ...]:
         """Return the slots whose state an operator needs: its own, and the time of its clock."""
         found = self.graph[operator]

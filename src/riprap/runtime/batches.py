@@ -12,6 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,12 +182,17 @@ class BatchRunner:
             o.published for o in self._outlets.values()
         ]
         waiting = min(published, default=batch) + 1
+        again = self._checkpointer.oldest_batch if self._checkpointer is not None else None
         self._tables.forget(batch - _KEEP_RECORDS)
         keep = self._checkpointer.holding() if self._checkpointer is not None else set()
         for number in on_record:
             recent = number > batch - _KEEP_RECORDS
             if not recent and number < waiting:
-                ledger.forget([number])
+                if again is None or number < again:
+                    ledger.forget([number])
+                elif (record := ledger.get(number)).outputs:
+                    # How far the batch went is needed to compute it again, and no more.
+                    ledger.write(replace(record, outputs={}))
                 continue
             record = ledger.get(number)
             keep |= (

@@ -62,7 +62,7 @@ class Launch:
         setting = self._save_setting(plan, site, home, rates)
         site.ledger.begin(plan.buckets)
         if self.resume:
-            self.recover(plan, site)
+            self.recover(plan, site, setting)
         outlets = {
             outlet.name: Outflow(
                 outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
@@ -71,7 +71,7 @@ class Launch:
         }
         return Element(plan, site, home, setting, outlets, rates, self)
 
-    def recover(self, plan: Plan, site: Site) -> None:
+    def recover(self, plan: Plan, site: Site, setting: Path) -> None:
         """Bring back state that is gone."""
         home = self.home(plan)
         Recovery(
@@ -80,6 +80,7 @@ class Launch:
             durable=self.durable,
             layouts=describe_state(self.graph),
             home=home,
+            setting=setting,
             start=len(list(home.glob("setting-*.json"))),
             clock=self.clock,
             tell=self.folder.event,
@@ -208,6 +209,7 @@ class Element:
                 clock=launch.clock,
                 tell=launch.folder.event,
                 turn=launch.turn,
+                channels=launch.folder.path / "channels",
             )
         self._runner = BatchRunner(
             self.plan,

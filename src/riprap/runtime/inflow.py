@@ -232,6 +232,9 @@ class ChannelInflow:
         return [Piece(task, frontiers=frontiers) for task in range(self._plan.tasks)]
 
     def commit(self, end: Offset) -> None:
+        if self._plan.replays:
+            # Kept upstream until it is saved: the checkpointer says when.
+            return
         for stream, channel in self._plan.inlets.items():
             if end[channel.root] is not None:
                 reader_of(self._plan, self._setting, stream).acknowledge(end[channel.root])

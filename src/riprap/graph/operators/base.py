@@ -95,6 +95,11 @@ class Operator:
         return ()
 
     @property
+    def replays(self) -> bool:
+        """Whether, protected by checkpoints, it is useless without the tuples that came in since the last one."""
+        return False
+
+    @property
     def slides(self) -> frozenset[str]:
         """The slots that hold the newest so many tuples of each key, so that tuples that come push old ones out."""
         return frozenset()

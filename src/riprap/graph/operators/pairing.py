@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from riprap.expressions import Expression, Named
 from riprap.graph.operators.base import Copies, Needed, Operator, Traits, plain_copies, read_by, typed
+from riprap.graph.policies import Checkpoint
 from riprap.graph.windows import Window
 
 Outer = Literal["inner", "left", "full"]
@@ -166,6 +167,11 @@ class Barrier(Pairing):
     @property
     def traits(self) -> Traits:
         return replace(self.TRAITS, state=self.TRAITS.state * len(self.ports))
+
+    @property
+    def replays(self) -> bool:
+        # If tuples of one port were lost, all that come after them would be brought together with the wrong ones.
+        return isinstance(self.protect, Checkpoint)
 
     @property
     def slots(self) -> tuple[str, ...]:

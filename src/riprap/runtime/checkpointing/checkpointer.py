@@ -13,10 +13,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from riprap.channels import ChannelReader
 from riprap.compiler import Plan
 from riprap.errors import CorruptValueError, MissingPageError
 from riprap.runtime.checkpointing.durable import Durable, holds_objects
@@ -100,6 +102,7 @@ class Checkpointer:
         clock: Callable[[], float],
         tell: Tell,
         turn: threading.Lock,
+        channels: Path,
     ) -> None:
         self._plan = plan
         self._site = site
@@ -108,6 +111,8 @@ class Checkpointer:
         self._clock = clock
         self._tell = tell
         self._turn = turn
+        self._channels = channels
+        self._oldest = -1
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._store = durable.open(plan.name)
@@ -242,8 +247,25 @@ class Checkpointer:
             )
         try:
             known.versions.collect(self._plan.protected[known.name].keep)
+            if self._plan.graph[known.name].replays:
+                self._let_go_upstream(known)
         except Exception as error:
             self._tell("warning", what=f"checkpoints of '{known.name}'", message=f"old ones stay: {error}")
+
+    @property
+    def oldest_batch(self) -> int | None:
+        """The oldest batch after which input may have to be computed again; None if none ever has."""
+        return self._oldest if self._plan.replays else None
+
+    def _let_go_upstream(self, known: _Operator) -> None:
+        """Let channels go of what the oldest version that stays has in it."""
+        oldest = min(known.versions.manifest(number).batch for number in known.versions.numbers())
+        done = self._site.ledger.get(oldest).sources
+        for channel in self._plan.inlets.values():
+            frontier = done[channel.root][1] if channel.root in done else None
+            if frontier is not None:
+                ChannelReader(self._channels / channel.name, self._plan.name).acknowledge(frontier)
+        self._oldest = oldest
 
     def _advance(
         self, known: _Operator, taken: Sequence[Waiting], whole: Record | None

@@ -19,10 +19,12 @@ from typing import Any
 from riprap.compiler import Plan
 from riprap.compiler.plan import is_clock
 from riprap.errors import RunError
-from riprap.graph.operators import Barrier
 from riprap.runtime.checkpointing.durable import Durable, holds_objects
 from riprap.runtime.crash import reach
+from riprap.runtime.inflow import Piece, read_piece
+from riprap.runtime.settings import load_setting
 from riprap.runtime.site import Site
+from riprap.runtime.task import run_task
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.ledger import Manifest, Record, page_name
 
@@ -40,6 +42,7 @@ class Recovery:
     durable: Durable
     layouts: Mapping[str, str]
     home: Path
+    setting: Path
     start: int
     clock: Callable[[], float]
     tell: Tell
@@ -49,28 +52,36 @@ class Recovery:
         batches = self.site.ledger.batches()
         if not batches:
             return
-        self._forget_lost_output(batches)
         record = self.site.ledger.get(batches[-1])
         wishes = read_wishes(self.home)
         gone = any(not self.site.page_size(name) for name in _state_pages(record))
-        if record.batch < 0 or not (gone or wishes):
-            return
+        if record.batch >= 0 and (gone or wishes):
+            self._bring_back(record, wishes, gone=gone)
+        self._forget_lost_output(batches)
+
+    def _bring_back(self, record: Record, wishes: Mapping[str, Any], *, gone: bool) -> None:
         began = self.clock()
         operators = [o.name for o in self.plan.graph if o.stateful]
         if not gone:
             operators = [name for name in operators if name in wishes]
         pages: dict[str, tuple[str, ...]] = {}
+        since = -1
         store = self.durable.open(self.plan.name) if self.plan.protected else None
         try:
             for number, operator in enumerate(operators):
                 found = self._find(operator, record, wishes.get(operator), store)
                 reach("restore-read", number, self.plan.name)
+                if found is not None:
+                    since = found.manifest.batch
                 pages.update(self._put(operator, found, record))
                 reach("restore-paged", number, self.plan.name)
         finally:
             if store is not None:
                 store.close()
-        self._replace(record, pages, gone=gone)
+        if gone and self.plan.replays:
+            self._compute_again(record, pages, since)
+        else:
+            self._replace(record, pages, gone=gone)
         reach("restore-recorded", record.batch, self.plan.name)
         (self.home / WISHES).unlink(missing_ok=True)
         self.tell("state restored", element=self.plan.name, seconds=self.clock() - began, host_lost=gone)
@@ -91,11 +102,10 @@ class Recovery:
         restored = restore(
             versions,
             layout=self.layouts[operator],
-            lost_until=lost_until,
+            lost_until=None if self.plan.replays else lost_until,
             slides={f"{operator}/{slot}" for slot in found.slides},
             sealed=holds_objects(found),
-            # A barrier that lacks tuples would bring the wrong ones together.
-            whole=isinstance(found, Barrier),
+            whole=found.replays,
             version=wish if isinstance(wish, int) else None,
             warn=warn,
         )
@@ -148,6 +158,37 @@ class Recovery:
         else:
             manifests = (Manifest(m.buckets, {**m.pages, **pages}) for m in record.manifests)
         self.site.ledger.write(replace(record, manifests=tuple(manifests)))
+
+    def _compute_again(self, newest: Record, pages: Mapping[str, tuple[str, ...]], since: int) -> None:
+        """Compute the batches after a checkpoint again, from what was kept upstream and each as large as it was."""
+        ledger, setting = self.site.ledger, load_setting(str(self.setting))
+        if any(ledger.find(batch) is None for batch in range(since, newest.batch)):
+            what = (
+                f"what '{self.plan.name}' read after batch {since} is not kept any more: its tuples are lost"
+            )
+            self.tell("state lost", operator=self.plan.name, message=what)
+            self._replace(newest, pages, gone=True)
+            return
+        self._replace(ledger.get(since), pages, gone=True)
+        for batch in range(since + 1, newest.batch + 1):
+            record = ledger.get(batch)
+            pieces = [Piece(task, frontiers=dict(record.sources)) for task in range(self.plan.tasks)]
+            answers = [
+                run_task(
+                    self.plan,
+                    self.site,
+                    batch=batch,
+                    task=piece.task,
+                    attempt=f"{self.start}.again.{piece.task}",
+                    rows=read_piece(self.plan, setting, piece),
+                )
+                for piece in pieces
+            ]
+            outputs = {
+                name: tuple(a.outputs[name] for a in answers if name in a.outputs) for name in record.outputs
+            }
+            ledger.write(replace(record, manifests=tuple(a.manifest for a in answers), outputs=outputs))
+        self.tell("computed again", element=self.plan.name, batches=newest.batch - since)
 
     def _forget_lost_output(self, batches: Iterable[int]) -> None:
         """Let records not name pages of results that are gone: sinks that have not had them will not get them."""

@@ -1,0 +1,183 @@
+"""Looking at a run's checkpoints from outside of it: which operators have state, and where its versions are."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from riprap.compiler.passes import prune_columns
+from riprap.errors import CorruptValueError, FormatError, RunError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Aggregate, Barrier, Custom, Gate, Operator
+from riprap.graph.operators.base import Needed
+from riprap.runtime.checkpointing.durable import FOLDER, Durable
+from riprap.runtime.folder import FORMAT, RunFolder
+from riprap.state.checkpoints.manifest import CheckpointManifest
+from riprap.state.checkpoints.versions import Versions
+from riprap.state.pages import LEASE, page_root
+
+
+def describe_operators(graph: Graph) -> dict[str, Any]:
+    """Say of every stateful operator what people call the parts of its state, and how it is protected."""
+    needed = prune_columns(graph)
+    return {
+        o.name: {
+            "kind": o.kind,
+            "key": list(o.key or ()),
+            "columns": _columns(o, needed),
+            "slides": sorted(o.slides),
+            "protected": o.protect is not None,
+        }
+        for o in graph
+        if o.stateful
+    }
+
+
+def _columns(operator: Operator, needed: Needed) -> dict[str, str]:
+    """Name the fields of kept tuples that are numbered in pages."""
+    match operator:
+        case Aggregate(aggregation=aggregation):
+            arguments = dict.fromkeys(a.sql for call in aggregation.calls for a in call.arguments)
+            return {f"a{number}": sql for number, sql in enumerate(arguments)}
+        case Gate(name=stream):
+            return {f"c{number}": name for number, name in enumerate(sorted(needed[stream]))}
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a run's folder says of a stateful operator. ``protected`` is None where it does not say."""
+
+    name: str
+    element: str
+    layout: str
+    kind: str = ""
+    key: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    slides: tuple[str, ...] = ()
+    protected: bool | None = None
+
+    @property
+    def objects(self) -> bool:
+        """Whether its state is objects of the user's."""
+        return self.kind == Custom.__name__
+
+    @property
+    def whole(self) -> bool:
+        """Whether a part of its state is worse than nothing."""
+        return self.kind == Barrier.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A run's checkpoints, to be read while the run is alive or not."""
+
+    folder: RunFolder
+    application: str
+    durable: Durable
+    operators: Mapping[str, About]
+
+    @classmethod
+    def of(cls, path: Path) -> Inspection:
+        """Read what there is to know of the run in a folder."""
+        folder = RunFolder(path.resolve(), time.time)
+        run = json.loads((folder.path / "run.json").read_text())
+        if run.get("format") != FORMAT:
+            raise FormatError(f"{path}/run.json is not of format {FORMAT}")
+        durable = Durable.of(folder.path, folder.identity, run["options"].get("store"))
+        return cls(folder, run["application"], durable, _operators(folder.state_layout() or {}))
+
+    def home(self, operator: str) -> Path:
+        """Return the folder of an operator's processing element."""
+        return self.folder.path / "elements" / self.operators[operator].element
+
+    @contextlib.contextmanager
+    def reading(self, operator: str) -> Iterator[Versions | None]:
+        """Open an operator's versions to be read; None where there is no store yet."""
+        about = self.operators[operator]
+        ours = self.durable.url == str(self.folder.path / FOLDER)
+        # A database of RocksDB's is an element's own, and only one with protected operators has any.
+        bare = self.durable.url.startswith("rocksdb:") and not any(
+            o.protected in (True, None) for o in self.operators.values() if o.element == about.element
+        )
+        if bare or (ours and not Path(self.durable.url).exists()):
+            yield None
+            return
+        with contextlib.closing(self.durable.open(about.element, readonly=True)) as store:
+            yield self.durable.versions(store, operator)
+
+    @contextlib.contextmanager
+    def writing(self, operator: str) -> Iterator[Versions]:
+        """Open an operator's versions to be changed: only in a run that is :meth:`at_rest`."""
+        with contextlib.closing(self.durable.open(self.operators[operator].element)) as store:
+            yield self.durable.versions(store, operator)
+
+    @contextlib.contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Hold a run that is not going, so that nobody takes it up meanwhile; refuse one that is alive."""
+        locks = sorted((self.folder.path / "processes").glob("*.lock"))
+        with contextlib.ExitStack() as held:
+            for path in (page_root() / self.folder.identity / LEASE, *locks):
+                try:
+                    fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except FileNotFoundError:
+                    continue
+                except BlockingIOError:
+                    raise RunError(
+                        f"the run in {self.folder.path} is alive: its state changes while it goes on. Stop it first, "
+                        "with Ctrl-C where it runs or by ending its process"
+                    ) from None
+            yield
+
+
+def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
+    known = layout.get("about", {})
+    return {
+        name: About(
+            name=name,
+            element=element,
+            layout=layout["operators"][name],
+            **{k: tuple(v) if isinstance(v, list) else v for k, v in known.get(name, {}).items()},
+        )
+        for element, names in layout.get("elements", {}).items()
+        for name in names
+        # Inlets and outlets are listed beside operators.
+        if name in layout["operators"]
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A version in a list: its manifest, or why there is none; and how many of its values the store lacks."""
+
+    number: int
+    manifest: CheckpointManifest | None
+    lacks: int = 0
+    why: str = ""
+
+    @property
+    def damaged(self) -> str:
+        """What a look at the list alone shows to be wrong, nothing if all is well."""
+        return self.why or (f"{self.lacks} values are missing" if self.lacks else "")
+
+
+def list_versions(versions: Versions | None) -> list[Listed]:
+    """List the versions of an operator, newest first. Values are looked for, not read."""
+    if versions is None:
+        return []
+    there = set(versions.store.keys(versions.entry))
+    return [_listed(versions, number, there) for number in versions.numbers()]
+
+
+def _listed(versions: Versions, number: int, there: Collection[str]) -> Listed:
+    try:
+        manifest = versions.manifest(number)
+    except (CorruptValueError, FormatError) as error:
+        return Listed(number, None, why=str(error))
+    return Listed(number, manifest, sum(name not in there for name in manifest.values))

@@ -1,0 +1,147 @@
+"""Reading every value of a version, to see whether it is what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from riprap.errors import CorruptValueError, FormatError
+from riprap.runtime.checkpointing.inspection import About
+from riprap.state.checkpoints.groups import decode, digest
+from riprap.state.checkpoints.manifest import Saved
+from riprap.state.checkpoints.restoring import restore
+from riprap.state.checkpoints.versions import Versions
+
+Tell = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """What is wrong with a part of a version: a group of a value, a whole value, or the manifest."""
+
+    why: str
+    slot: str = ""
+    value: str = ""
+    group: int | None = None
+    tuples: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of reading a version. ``lost`` counts the tuples that would be missing if it were restored."""
+
+    operator: str
+    version: int
+    values: int = 0
+    groups: int = 0
+    size: int = 0
+    tuples: int = 0
+    damages: tuple[Damage, ...] = ()
+    usable: bool = True
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Checks the versions of an operator; a value that several versions share is read once.
+
+    ``tell`` hears of bytes as they are dealt with, and ``checked`` counts those that were read.
+    """
+
+    versions: Versions
+    about: About
+    tell: Tell = lambda size: None
+    checked: int = 0
+    _known: dict[str, tuple[Damage, ...]] = field(default_factory=dict)
+
+    def verify(self, number: int) -> Verdict:
+        """Check a version."""
+        try:
+            manifest = self.versions.manifest(number)
+        except (CorruptValueError, FormatError) as error:
+            damage = Damage(why=str(error))
+            return Verdict(operator=self.about.name, version=number, damages=(damage,), usable=False)
+        damages = [
+            damage
+            for slot, listed in manifest.slots.items()
+            for saved in listed
+            for damage in self._check(slot, saved)
+        ]
+        usable, lost = self._outcome(number) if damages else (True, 0)
+        return Verdict(
+            operator=self.about.name,
+            version=number,
+            values=len(manifest.values),
+            groups=sum(len(saved.groups) for saved in manifest.values.values()),
+            size=manifest.size,
+            tuples=manifest.tuples,
+            damages=tuple(damages),
+            usable=usable,
+            lost=lost,
+        )
+
+    def to_read(self, numbers: Iterable[int]) -> int:
+        """Say how many bytes it takes to check some versions."""
+        sizes: dict[str, int] = {}
+        for number in numbers:
+            try:
+                manifest = self.versions.manifest(number)
+            except (CorruptValueError, FormatError):
+                continue
+            sizes.update({name: saved.size for name, saved in manifest.values.items()})
+        return sum(sizes.values())
+
+    def _outcome(self, number: int) -> tuple[bool, int]:
+        """Say whether a damaged version could be restored, and how many tuples would be missing."""
+        found = restore(
+            self.versions,
+            layout=self.versions.manifest(number).layout,
+            lost_until=None,
+            sealed=self.about.objects,
+            whole=self.about.whole,
+            version=number,
+            warn=lambda text: None,
+        )
+        return found is not None, found.damaged if found is not None else 0
+
+    def _check(self, slot: str, saved: Saved) -> tuple[Damage, ...]:
+        if saved.name not in self._known:
+            self._known[saved.name] = tuple(self._damages(slot, saved))
+            self.tell(saved.size)
+        return self._known[saved.name]
+
+    def _damages(self, slot: str, saved: Saved) -> list[Damage]:
+        def damage(why: str, group: int | None = None, tuples: int | None = None) -> Damage:
+            many = saved.tuples if tuples is None else tuples
+            return Damage(why=why, slot=slot, value=saved.name, group=group, tuples=many)
+
+        try:
+            data = self.versions.store.get(self.versions.entry, saved.name)
+        except KeyError:
+            return [damage("the value is missing")]
+        except CorruptValueError as error:
+            return [damage(str(error))]
+        self.checked += data.size
+        found = []
+        if not self._is_sealed(saved, data):
+            found.append(damage("the value does not have the seal of the key that is configured"))
+        # Blocks have their digests in the manifest; the name of a value is that of the header and the blocks.
+        blocks = "".join(block.digest for block in (*saved.groups, saved.index))
+        if digest((digest(data.slice(0, saved.header)) + blocks).encode()) != saved.name:
+            return [*found, damage("its schema is damaged")]
+        decoded = decode(data, saved.header, saved.groups, saved.index)
+        for number, (block, group) in enumerate(zip(saved.groups, decoded.groups, strict=True)):
+            if group is None:
+                found.append(damage("the group does not have its digest", number, block.tuples))
+        index = data.slice(saved.index.offset, saved.index.length)
+        if digest(index) != saved.index.digest:
+            found.append(damage("its index does not have its digest", tuples=0))
+        return found
+
+    def _is_sealed(self, saved: Saved, data: pa.Buffer) -> bool:
+        if not (self.about.objects or saved.seal is not None):
+            return True
+        seal = self.versions.seal(data)
+        return seal is None or seal == saved.seal
