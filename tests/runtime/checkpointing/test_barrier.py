@@ -103,4 +103,4 @@ def test_nothing_is_lost_with_the_host_twice(spark: SparkSession, tmp_path: Path
     ]
     assert [
         e["event"] for e in told if e.get("operator") == "pairs_of" or e.get("element") == "pairs_of"
-    ].count("computed again") == crashes
+    ].count("computed again") == 2
