@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from riprap.cli import bench, demo, explain, kill, operators, run
+from riprap.cli import bench, demo, explain, kill, operators, run, state
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
 from riprap.errors import GraphError, NotYetError, RiprapError
@@ -28,6 +28,7 @@ examples:
   riprap run bargain --feed market/ --out bargains/  the same application on a feed of your own
   riprap run app.py:app                              an application of your own, written in app.py
   riprap kill latest PE                              crash a part of a run, and see it come back
+  riprap state list latest                           the checkpoints of the newest run
   riprap explain bargain                             its graph and what the compiler makes of it
   riprap operators                                   what there is to build with
   riprap bench                                       the benchmarks there are
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "demo": demo,
         "run": run,
         "kill": kill,
+        "state": state,
         "explain": explain,
         "operators": operators,
         "bench": bench,

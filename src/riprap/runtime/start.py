@@ -15,6 +15,7 @@ from riprap.graph.connectors import FetchedSource, Generated, ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Outlet, Source
 from riprap.graph.policies import seconds
+from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import check_connector, session_config
@@ -165,6 +166,7 @@ def keep_state_layout(folder: RunFolder, layout: Layout) -> None:
             },
             "buckets": max(plan.buckets for plan in keyed or layout.plans),
             "operators": describe_state(layout.graph),
+            "about": describe_operators(layout.graph),
         }
     )
 

@@ -137,19 +137,19 @@ class Inspection:
 
 
 def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
-    known = layout.get("about", {})
+    # Inlets and outlets are listed beside operators.
     return {
-        name: About(
-            name=name,
-            element=element,
-            layout=layout["operators"][name],
-            **{k: tuple(v) if isinstance(v, list) else v for k, v in known.get(name, {}).items()},
-        )
+        name: _about(name, element, layout)
         for element, names in layout.get("elements", {}).items()
         for name in names
-        # Inlets and outlets are listed beside operators.
         if name in layout["operators"]
     }
+
+
+def _about(name: str, element: str, layout: Mapping[str, Any]) -> About:
+    known: Mapping[str, Any] = layout.get("about", {}).get(name, {})
+    details: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known.items()}
+    return About(name=name, element=element, layout=layout["operators"][name], **details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,3 +229,14 @@ def wish(home: Path, operator: str, what: int | str) -> None:
     temporary = home / f".{WISHES}"
     temporary.write_text(json.dumps({**read_wishes(home), operator: what}))
     temporary.rename(home / WISHES)
+
+
+def cancel_wish(home: Path, operator: str) -> bool:
+    """Take back what was asked for an operator; return whether there was anything."""
+    wishes = read_wishes(home)
+    if wishes.pop(operator, None) is None:
+        return False
+    temporary = home / f".{WISHES}"
+    temporary.write_text(json.dumps(wishes))
+    temporary.rename(home / WISHES)
+    return True
