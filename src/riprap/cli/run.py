@@ -45,6 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (runs)"
     )
     group.add_argument("--folder", type=Path, metavar="RUN", help="take up the run in this folder")
+    group.add_argument(
+        "--store", metavar="URL", help="where checkpoints go: a folder or an URL (default: the run's folder)"
+    )
+    group.add_argument(
+        "--ignore-state",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --folder: let the state of operator NAME go, because it has changed; may be given several times",
+    )
+    group.add_argument("--fresh", action="store_true", help="with --folder: let all state go")
     group = parser.add_argument_group("when processes die")
     group.add_argument(
         "--standby",
@@ -91,6 +102,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         buckets=arguments.buckets,
         parallelism=arguments.parallelism,
         path=arguments.path,
+        store=arguments.store,
+        ignore_state=arguments.ignore_state,
+        fresh=arguments.fresh,
         patience=Patience(delay=delay, standby=tuple(arguments.standby)),
         spare=arguments.spare,
     )

@@ -171,7 +171,13 @@ class RunFolder:
                 f"{layout['elements']}: state and channels would not be found. Take it up with the application it was "
                 "started with, or start a new run"
             )
-        (self.path / "state.json").write_text(json.dumps(layout))
+        self.replace_state_layout(layout)
+
+    def replace_state_layout(self, layout: Mapping[str, Any]) -> None:
+        """Write down how state is cut up from now on."""
+        temporary = self.path / ".state.json"
+        temporary.write_text(json.dumps(layout))
+        temporary.rename(self.path / "state.json")
 
     @property
     def ended(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +13,9 @@ from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import FetchedSource, Generated, ReadBySpark
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Inlet, Outlet, Source
+from riprap.graph.operators import Source
 from riprap.graph.policies import seconds
+from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
@@ -40,6 +41,9 @@ def run(
     runs: str | Path = "runs",
     pages: str | Path | None = None,
     page_limit: int | None = None,
+    store: str | None = None,
+    ignore_state: Collection[str] = (),
+    fresh: bool = False,
     notes: Mapping[str, str | int | float] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Run:
@@ -49,7 +53,9 @@ def run(
     ``config``. ``trigger`` is how often to look for input, until stopped; without it the run ends when the input there
     is has been used up. ``buckets`` (fixed for the life of the state) and ``parallelism`` (tasks a batch) default to
     what the session has cores for. ``folder`` takes up an earlier run where it stopped; new runs get a folder of their
-    own under ``runs``. ``pages`` is where state pages live, and ``page_limit`` how many bytes they may take.
+    own under ``runs``. ``pages`` is where state pages live, and ``page_limit`` how many bytes they may take. ``store``
+    is where checkpoints go: a folder or an URL; without it, into the run's folder. ``ignore_state`` names operators
+    whose state may go when a run is taken up, because they have changed, and ``fresh`` lets all state go.
     ``notes`` are kept in the run's folder: what else one would want to know to repeat it, such as the feed's seed.
     """
     if spark is not None and (master is not None or config is not None):
@@ -65,6 +71,7 @@ def run(
     try:
         check_connector(session, graph)
         run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
+        accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         tasks = parallelism or session.sparkContext.defaultParallelism
         layout = compile_graph(
             graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=tasks, path=path
@@ -81,11 +88,12 @@ def run(
             interval=interval,
             batch_rows=batch_rows,
             clock=clock,
+            store=store,
         )
         try:
             run_folder.describe(
                 graph.name,
-                options_of(layout, housing, batch_rows=batch_rows, interval=interval),
+                options_of(layout, housing, batch_rows=batch_rows, interval=interval, store=store),
                 notes or {},
                 **spark_of(session),
             )
@@ -160,10 +168,7 @@ def keep_state_layout(folder: RunFolder, layout: Layout) -> None:
     keyed = [plan for plan in layout.plans if plan.keyed]
     folder.keep_state_layout(
         {
-            "elements": {
-                plan.name: [o.name for o in plan.graph if o.stateful or isinstance(o, Inlet | Outlet)]
-                for plan in layout.plans
-            },
+            "elements": elements_of(layout),
             "buckets": max(plan.buckets for plan in keyed or layout.plans),
             "operators": describe_state(layout.graph),
             "about": describe_operators(layout.graph),
@@ -198,7 +203,7 @@ def _check_end(layout: Layout, interval: float | None) -> None:
 
 
 def options_of(
-    layout: Layout, housing: Housing, *, batch_rows: int, interval: float | None
+    layout: Layout, housing: Housing, *, batch_rows: int, interval: float | None, store: str | None = None
 ) -> dict[str, Any]:
     """List what a run was told, or settled for, as its folder keeps it."""
     first = layout.plans[0]
@@ -210,6 +215,7 @@ def options_of(
         "trigger": interval,
         "pages": housing.state,
         "page_limit": housing.limit,
+        "store": store,
     }
 
 

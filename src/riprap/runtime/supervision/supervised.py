@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
+from riprap.runtime.changes import accept_changes
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
@@ -45,6 +46,9 @@ def supervise(
     runs: str | Path = "runs",
     pages: str | Path | None = None,
     page_limit: int | None = None,
+    store: str | None = None,
+    ignore_state: Collection[str] = (),
+    fresh: bool = False,
     notes: Mapping[str, str | int | float] | None = None,
     patience: Patience = _PATIENCE,
     spare: bool | None = None,
@@ -70,11 +74,13 @@ def supervise(
         buckets=buckets,
         parallelism=parallelism,
         path=path,
+        store=store,
         notes=dict(notes or {}),
         spare=interval is not None if spare is None else spare,
         stdout=stdout,
     )
     run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
+    accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
     one_host = (master or "local").startswith("local")
     # First the lease, then the sweep: the run to take up may look as dead as others.
     housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)

@@ -61,6 +61,7 @@ class Conditions:
     buckets: int | None
     parallelism: int | None
     path: Literal["direct", "exchange"] | None
+    store: str | None
     notes: Mapping[str, Any]
     spare: bool
     stdout: int | None
@@ -390,7 +391,9 @@ class Supervisor:
         self._buckets = settle_buckets(self._folder, told.buckets, tasks)
         layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks, path=told.path)
         keep_state_layout(self._folder, layout)
-        options = options_of(layout, self._housing, batch_rows=told.batch_rows, interval=told.interval)
+        options = options_of(
+            layout, self._housing, batch_rows=told.batch_rows, interval=told.interval, store=told.store
+        )
         self._folder.describe(
             self._graph.name,
             options,
@@ -411,6 +414,7 @@ class Supervisor:
             "buckets": self._buckets,
             "tasks": told.parallelism or cores,
             "path": told.path,
+            "store": told.store,
             "interval": told.interval,
             "batch_rows": told.batch_rows,
             "stopping": self._wants_stop,

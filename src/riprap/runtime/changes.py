@@ -1,0 +1,91 @@
+"""What becomes of state when a run is taken up again with an application that has changed.
+
+    operator         state
+    unchanged        is taken up
+    new              begins empty
+    changed, gone    cannot be taken up; whoever starts the run says that it may go: by name, or all state at once
+
+Processing elements and the channels between them must be as they were: their logs cannot be read otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from riprap.compiler import Layout, compile_graph, describe_state
+from riprap.errors import RunError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Inlet, Outlet
+from riprap.runtime.checkpointing.recovery import FRESH, wish
+from riprap.runtime.folder import RunFolder
+
+
+def accept_changes(
+    folder: RunFolder, graph: Graph, *, ignore_state: Collection[str] = (), fresh: bool = False
+) -> None:
+    """Let a run be taken up by a graph that is not the one it began with, as far as that is asked for."""
+    known = folder.state_layout()
+    if known is None:
+        return
+    before, now = known["operators"], describe_state(graph)
+    _check_names(ignore_state, before, now)
+    changed = sorted(n for n in before.keys() & now.keys() if before[n] != now[n])
+    gone = sorted(before.keys() - now.keys())
+    refused = [name for name in (*changed, *gone) if name not in ignore_state and not fresh]
+    if refused:
+        raise RunError(_explain(folder, before, now, refused))
+    layout = compile_graph(graph, buckets=1, tasks=1)
+    elements = elements_of(layout)
+    ends = {name for name, text in before.items() if name in gone} | (now.keys() - before.keys())
+    if _without(known["elements"], ends) != _without(elements, ends):
+        # The layout of the run says so, with both sides of it.
+        return
+    homes = {name: element for element, names in elements.items() for name in names if name in now}
+    dropped = sorted(now) if fresh else [name for name in ignore_state if name in now]
+    for name in dropped:
+        wish(folder.path / "elements" / homes[name], name, FRESH)
+    for name in gone:
+        folder.event("state lost", operator=name, message=f"'{name}' is not in the application any more")
+    folder.replace_state_layout({**known, "operators": now, "elements": elements})
+
+
+def elements_of(layout: Layout) -> dict[str, list[str]]:
+    """Name what each processing element keeps on disk: state, and streams that come in or leave."""
+    return {
+        plan.name: [o.name for o in plan.graph if o.stateful or isinstance(o, Inlet | Outlet)]
+        for plan in layout.plans
+    }
+
+
+def _without(elements: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, list[str]]:
+    return {element: sorted(set(listed) - set(names)) for element, listed in elements.items()}
+
+
+def _check_names(ignore_state: Collection[str], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name in ignore_state:
+        if name not in before and name not in now:
+            there = ", ".join(sorted({*before, *now})) or "none"
+            raise RunError(
+                f"--ignore-state {name}: there is no operator of that name with state. There are: {there}"
+            )
+
+
+def _explain(
+    folder: RunFolder, before: Mapping[str, str], now: Mapping[str, str], refused: Sequence[str]
+) -> str:
+    lines = [
+        f"  '{name}' has changed: {before[name]} there, {now[name]} here"
+        if name in now
+        else f"  '{name}' is gone: {before[name]}"
+        for name in refused
+    ]
+    options = " ".join(f"--ignore-state {name}" for name in refused)
+    return "\n".join(
+        [
+            f"the run in {folder.path} has state that this application cannot take up:",
+            *lines,
+            f"Take it up with the application it was started with; or let that state go with {options} (in Python: "
+            "ignore_state=[...]), all state with --fresh (fresh=True)",
+        ]
+    )
