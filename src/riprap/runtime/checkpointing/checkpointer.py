@@ -175,7 +175,7 @@ class Checkpointer:
             return {
                 name: {
                     **{k: v for k, v in asdict(known.status).items() if k != "time"},
-                    "age": None if known.status.time is None else now - known.status.time,
+                    "age": _age(known, now),
                 }
                 for name, known in self._operators.items()
             }
@@ -343,3 +343,10 @@ class Checkpointer:
                 # They may have been let go meanwhile.
                 known.waiting[first] = made
                 known.waiting = [w for w in known.waiting if id(w) not in gone]
+
+
+def _age(known: _Operator, now: float) -> float | None:
+    """Return for how many seconds what came in has not been saved; None if there is no checkpoint."""
+    if known.status.time is None:
+        return None
+    return 0.0 if known.batch == known.saved_batch else now - known.status.time
