@@ -173,6 +173,20 @@ def _told(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
+        case {"event": "state lost", "message": message}:
+            return str(message)
+        case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
+            less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]
+            left_out = f" ({' and '.join(less)} left out)" if less else ""
+            return (
+                f"'{operator}' is back from version {version}, {age:.1f} s old: {tuples:,} tuples{left_out}"
+            )
+        case {"event": "checkpoint failed", "operator": operator, "message": message}:
+            return f"checkpoint of '{operator}' failed: {message}"
+        case {"event": "checkpoint late", "operator": operator, "missed": missed}:
+            return f"checkpoint of '{operator}' took too long: {missed} left out"
+        case {"event": "results lost", "element": element, "batch": batch}:
+            return f"'{element}': results of batch {batch} were lost with the host's memory"
     return tell(event)
 
 

@@ -50,6 +50,7 @@ class Summary:
     operators: Mapping[str, Totals]
     interrupted: bool
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def tuples_out(self) -> int:
@@ -75,6 +76,7 @@ class Summary:
             "steady_events_per_s": self.steady,
             "interrupted": self.interrupted,
             "quarantined": dict(self.quarantined),
+            "checkpoints": {name: dict(status) for name, status in self.checkpoints.items()},
             "operators": {
                 name: {
                     "in": did.tuples_in,
@@ -105,6 +107,7 @@ def summarise(
         operators=operators,
         interrupted=interrupted,
         quarantined=RunFolder(folder, time.time).quarantined(),
+        checkpoints={name: status for b in batches for name, status in b.get("checkpoints", {}).items()},
     )
 
 
@@ -121,10 +124,19 @@ def print_summary(summary: Summary, screen: Screen) -> None:
     for name, output in summary.outputs.items():
         where = f" as {output.format} in {shown(output.path)}" if output.path else ""
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
+    for name, status in summary.checkpoints.items():
+        screen.say(f"{name}: {_saved(status)}")
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
         screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")
     screen.say(f"Run folder: {shown(summary.run_folder)}")
+
+
+def _saved(status: Mapping[str, Any]) -> str:
+    """Say how an operator's checkpoints went."""
+    said = f"{status['taken']:,} checkpoints, {status['total']:,} bytes written"
+    trouble = [f"{status[kind]:,} {kind}" for kind in ("missed", "failed") if status[kind]]
+    return ", ".join([said, *trouble])
 
 
 def _operator_table(summary: Summary) -> Table:

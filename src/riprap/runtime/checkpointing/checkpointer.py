@@ -54,7 +54,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none."""
+    """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none; ``total`` and ``taken``
+    count since the element was started."""
 
     version: int = 0
     time: float | None = None
@@ -64,6 +65,7 @@ class Status:
     missed: int = 0
     failed: int = 0
     total: int = 0
+    taken: int = 0
 
 
 @dataclass(slots=True)
@@ -243,6 +245,7 @@ class Checkpointer:
                 size=manifest.size,
                 written=written,
                 total=known.status.total + written,
+                taken=known.status.taken + 1,
                 seconds=self._clock() - began,
             )
         try:
