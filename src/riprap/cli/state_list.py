@@ -78,11 +78,14 @@ def _print(
     for about, versions in listed:
         for place, version in enumerate(versions):
             name = about.name if place == 0 else ""
-            table.add_row(name, str(version.number), *_cells(version), _mark(version.damaged))
+            table.add_row(name, str(version.number), *_cells(version), _mark(version))
     if table.row_count:
         screen.out.print(table)
         screen.say()
     for about, versions in listed:
+        for version in versions:
+            if version.damaged:
+                screen.say(f"{about.name}, version {version.number}: {version.damaged}", style="red")
         if not versions:
             screen.say(f"{about.name}: no checkpoints, {why_none(about)}")
         wish = wishes[about.name]
@@ -109,5 +112,5 @@ def _groups(version: Listed) -> int:
     return sum(len(saved.groups) for saved in version.manifest.values.values())
 
 
-def _mark(damaged: str) -> Text:
-    return Text(f"damaged: {damaged}" if damaged else "", style="red")
+def _mark(version: Listed) -> Text:
+    return Text("damaged" if version.damaged else "", style="red")

@@ -71,7 +71,7 @@ class About:
     @property
     def whole(self) -> bool:
         """Whether a part of its state is worse than nothing."""
-        return self.kind == Barrier.__name__
+        return self.objects or self.kind == Barrier.__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,8 @@ class Listed:
     @property
     def damaged(self) -> str:
         """What a look at the list alone shows to be wrong, nothing if all is well."""
-        return self.why or (f"{self.lacks} values are missing" if self.lacks else "")
+        verb = "is" if self.lacks == 1 else "are"
+        return self.why or (f"{self.lacks} of its values {verb} missing" if self.lacks else "")
 
 
 def list_versions(versions: Versions | None) -> list[Listed]:
