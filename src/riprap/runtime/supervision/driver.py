@@ -112,6 +112,7 @@ class Driver:
             interval=told["interval"],
             batch_rows=told["batch_rows"],
             clock=time.time,
+            store=told["store"],
         )
         plans = [plan for plan in layout.plans if plan.name in told["elements"]]
         folders = (housing.state, housing.results)
