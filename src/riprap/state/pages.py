@@ -4,8 +4,8 @@ The folder is in ``/dev/shm`` where there is one, else in the temporary folder. 
 one run, has a limit, and holds a *lease*: a file the owning driver keeps locked. A folder whose lease nobody holds is
 a dead run's; ``sweep`` removes it, unless the run may still be taken up again.
 
-A page is written under a temporary name, its space reserved first (a full ``/dev/shm`` is then an error here and not a
-SIGBUS in whoever maps the page), and renamed. It is never changed afterwards.
+A page is written whole under a temporary name (a full ``/dev/shm`` is then an error here, and not a SIGBUS in whoever
+maps the page), and renamed. It is never changed afterwards.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ DEFAULT_LIMIT = 4 << 30
 _KEEP_DEAD_SECONDS = 3600.0
 # Containers often have 64 MB of shared memory, too little to be of use.
 _LARGE_ENOUGH = 1 << 30
+_SMALL = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,30 @@ class PageStore:
 
     def write(self, name: str, page: pa.RecordBatch) -> str:
         """Write a page and return its name."""
-        schema = page.schema.with_metadata({b"format": FORMAT})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(page.replace_schema_metadata(schema.metadata))
-        self._put(name, sink.getvalue())
+        page = page.replace_schema_metadata({b"format": FORMAT})
+        self._check_limit(name, page.nbytes)
+        temporary = os.path.join(self.folder, f".{name}.{os.getpid()}")
+        try:
+            if page.nbytes < _SMALL:
+                # As one piece: a page has a dozen buffers, and each would be a call of its own.
+                whole = pa.BufferOutputStream()
+                _write(whole, page)
+                with open(temporary, "wb", opener=_private) as file:
+                    file.write(whole.getvalue())
+            else:
+                os.close(_private(temporary, os.O_WRONLY | os.O_CREAT))
+                with pa.OSFile(temporary, "wb") as large:
+                    _write(large, page)
+            os.rename(temporary, self._path(name))
+        except OSError as error:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise PageSpaceError(
+                    f"no space in {self.folder} for page '{name}' of {page.nbytes:,} bytes. Free some, or give "
+                    "app.run(pages=...) another folder"
+                ) from error
+            raise
         return name
 
     def read(self, name: str) -> pa.RecordBatch:
@@ -99,29 +119,22 @@ class PageStore:
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name + _SUFFIX)
 
-    def _put(self, name: str, data: pa.Buffer) -> None:
+    def _check_limit(self, name: str, size: int) -> None:
         used = self.used()
-        if used + data.size > self.limit:
+        if used + size > self.limit:
             raise PageSpaceError(
-                f"state pages take {used:,} bytes in {self.folder} and page '{name}' of {data.size:,} more would pass "
+                f"state pages take {used:,} bytes in {self.folder} and page '{name}' of {size:,} more would pass "
                 f"the limit of {self.limit:,}. Give app.run(page_limit=...) more, or make windows smaller"
             )
-        temporary = os.path.join(self.folder, f".{name}.{os.getpid()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                os.posix_fallocate(file.fileno(), 0, data.size)
-                file.write(data)
-            os.rename(temporary, self._path(name))
-        except OSError as error:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise PageSpaceError(
-                    f"no space in {self.folder} for page '{name}' of {data.size:,} bytes. Free some, or give "
-                    "app.run(pages=...) another folder"
-                ) from error
-            raise
+
+
+def _write(sink: pa.NativeFile, page: pa.RecordBatch) -> None:
+    with pa.ipc.new_file(sink, page.schema) as writer:
+        writer.write_batch(page)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_TRUNC, 0o600)
 
 
 class Lease:

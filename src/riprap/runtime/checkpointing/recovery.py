@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from riprap.state.ledger import Manifest, Record, page_name
 
 WISHES = "restore.json"
 FRESH = "fresh"
+# Pages are written to host memory by so many threads.
+_AT_ONCE = 4
 Tell = Callable[..., None]
 
 
@@ -105,7 +108,8 @@ class Recovery:
             lost_until=None if self.plan.replays else lost_until,
             slides={f"{operator}/{slot}" for slot in found.slides},
             sealed=holds_objects(found),
-            whole=found.replays,
+            # Of an object there is no part: the one before it is better than none.
+            whole=found.replays or holds_objects(found),
             version=wish if isinstance(wish, int) else None,
             warn=warn,
         )
@@ -137,18 +141,17 @@ class Recovery:
             pages = found.slots.get(slot, []) if found is not None else []
             if is_clock(slot) and not pages:
                 continue
-            put[slot] = tuple(
-                self.site.pages.write(
-                    page_name(
-                        epoch=record.epoch,
-                        batch=record.batch,
-                        attempt=f"{self.start}.restored.{number}",
-                        slot=f"{operator}/{slot}",
-                    ),
-                    page,
+            names = [
+                page_name(
+                    epoch=record.epoch,
+                    batch=record.batch,
+                    attempt=f"{self.start}.restored.{number}",
+                    slot=f"{operator}/{slot}",
                 )
-                for number, page in enumerate(pages)
-            )
+                for number in range(len(pages))
+            ]
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                put[slot] = tuple(pool.map(self.site.pages.write, names, pages))
         return put
 
     def _replace(self, record: Record, pages: Mapping[str, tuple[str, ...]], *, gone: bool) -> None:

@@ -22,7 +22,7 @@ from riprap.state.checkpoints.index import Index
 from riprap.state.windows import Ints, held_of, ranges, remake_page, window_of
 
 # A page is cut into groups of about so many bytes where the user names no number of tuples.
-_GROUP_BYTES = 1 << 20
+_GROUP_BYTES = 32 << 20
 _INDEX = pa.schema(
     [("group", pa.int32()), ("hash", pa.uint64()), ("held", pa.int64()), ("length", pa.int64())]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ from riprap.state.checkpoints.versions import Versions
 from riprap.state.hashing import Hashes
 from riprap.state.windows import Ints, align, merge, remake_page, restrict, window_of
 
+# Values are read and verified by so many threads.
+_AT_ONCE = 4
 Floats = npt.NDArray[np.float64]
 # Told of something to know about: what it is about, and what it means.
 Warn = Callable[[str], None]
@@ -110,8 +113,9 @@ def _read_range(versions: Versions, values: Sequence[Saved], sealed: bool, warn:
     """Read the values of a slot and a range of buckets; None if nobody can tell what a damaged one held."""
     groups: list[tuple[pa.RecordBatch | None, Index]] = []
     indexes, pages = [], []
-    for saved in values:
-        decoded = versions.read(saved, sealed=sealed)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        read = list(pool.map(lambda saved: versions.read(saved, sealed=sealed), values))
+    for saved, decoded in zip(values, read, strict=True):
         if decoded.indexes is None:
             return None
         bad = sum(block.tuples for block, g in zip(saved.groups, decoded.groups, strict=True) if g is None)
@@ -191,11 +195,15 @@ def _drop_stale(
 ) -> tuple[pa.RecordBatch | None, int]:
     """Say which tuples lost input would have pushed out, at each key's own rate; and how many that is.
 
-    A key's rate is that of the newest value if the key is in it, else that over all values.
+    A key's rate is that of the newest value if the key is in it, else that over all values; but for one with the whole
+    state of some moment: nobody knows over how long that had come in.
     """
-    span = max(s.until for s in values) - min(s.since for s in values)
-    whole = Index.over(indexes)
-    rates: Floats = whole.lengths / span if span > 0 else np.zeros(len(whole.hashes))
+    timed = [(v, index) for v, index in zip(values, indexes, strict=True) if v.until > v.since]
+    if not timed:
+        return None, 0
+    span = max(v.until for v, _ in timed) - min(v.since for v, _ in timed)
+    whole = Index.over([index for _, index in timed])
+    rates: Floats = whole.lengths / span
     recent = values[0].until - values[0].since
     if recent > 0:
         at = np.searchsorted(whole.hashes, indexes[0].hashes)

@@ -65,17 +65,18 @@ class Versions:
         return None if self._key is None else hmac.digest(self._key, memoryview(data), "sha256").hex()
 
     def put(self, slots: Mapping[str, Mapping[str, pa.Buffer]]) -> int:
-        """Store the values of each slot that are not there yet; return how many bytes that was."""
-        there = set(self.store.keys(self.entry))
+        """Store the values of each slot; return how many bytes that was.
+
+        One of that name that is there already is written over: it may be damaged.
+        """
         written = 0
         self._at("values")
         for number, values in enumerate(slots.values()):
-            new = {name: data for name, data in values.items() if name not in there}
             if number:
                 self._at("between")
-            if new:
-                self.store.put(self.entry, new)
-                written += sum(data.size for data in new.values())
+            if values:
+                self.store.put(self.entry, values)
+                written += sum(data.size for data in values.values())
         return written
 
     def commit(self, manifest: CheckpointManifest) -> int:
