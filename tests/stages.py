@@ -23,7 +23,7 @@ from riprap.runtime import tables as lookups
 from riprap.runtime.packets import labels, pack, unpack
 from riprap.runtime.sinks import ResultReader
 from riprap.runtime.site import Site
-from riprap.runtime.task import run_task
+from riprap.runtime.task import Answer, run_task
 from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
 
@@ -45,9 +45,9 @@ class Element:
             results=PageStore(str(folder / "results")),
         )
         for store in (self._site.pages, self._site.results):
-            Path(store.folder).mkdir(parents=True)
+            Path(store.folder).mkdir(parents=True, exist_ok=True)
         self._site.ledger.begin(self.plan.buckets)
-        self.record = self._site.ledger.get(-1)
+        self.record = self._site.ledger.get(self._site.ledger.batches()[-1])
         self._read = dict.fromkeys((e.name for e in self.plan.entries), 0)
         self.waiting: dict[str, list[tuple[pa.Table, pa.Table]]] = {s: [] for s in plan.inlets}
 
@@ -69,11 +69,19 @@ class Element:
         for task in set(range(plan.tasks)) - set(parts):
             manifests += self.record.state_of(*plan.span(task))
         self.record = Record(
-            epoch=0, batch=batch, manifests=tuple(sorted(manifests, key=lambda m: m.buckets))
+            epoch=0, batch=batch, manifests=tuple(sorted(manifests, key=lambda m: m.buckets)), time=self.now()
         )
         self._site.ledger.write(self.record)
+        self.note(answers)
         ends = [o.name for o in plan.graph.of_kind(Sink) + plan.graph.of_kind(Outlet)]
         return {end: [a.outputs[end] for a in answers if end in a.outputs] for end in ends}
+
+    def now(self) -> float:
+        """Return the time that records are given."""
+        return 0.0
+
+    def note(self, answers: Sequence[Answer]) -> None:
+        """Take note of a batch that is on record, for elements that are more than this."""
 
     def rows_of(self, sink: Sink, outputs: Sequence[Output]) -> list[dict[str, Any]]:
         """Return the rows that reached a sink."""
