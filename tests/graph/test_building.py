@@ -125,9 +125,10 @@ def test_operators_are_placed_by_stream_or_name() -> None:
     app.sink("out", means, rr.memory())
     app.place("apart", means, "out")
     app.place("apart", "out")
-    app.composite("inner", lambda inner: inner.place("first", feed))
+    app.composite("inner", lambda inner: inner.place("first", feed, process="other"))
 
     assert app.graph().places == {"short.means": "apart", "out": "apart", "feed": "first"}
+    assert app.graph().processes == {"first": "other"}
 
 
 def test_what_is_wrong_with_a_placement_is_said() -> None:
@@ -138,6 +139,9 @@ def test_what_is_wrong_with_a_placement_is_said() -> None:
     assert "'feed' is in 'one' already" in said(lambda: app.place("two", feed))
     assert "it names no operator" in said(lambda: app.place("two"))
     assert "a name is letters, digits and '_', got 'a b'" in said(lambda: app.place("a b", feed))
+    assert "process= is a name of letters" in said(lambda: app.place("one", feed, process="a b"))
+    app.place("one", feed, process="first")
+    assert "it is in process 'first' already" in said(lambda: app.place("one", feed, process="second"))
 
 
 def looping() -> tuple[rr.Application, rr.Stream, rr.Stream]:

@@ -3,13 +3,15 @@
 <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
     run.json         command line, options, notes (such as the seed of the feed), versions
     state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
-    events.jsonl     started, resumed, failed, interrupted, ended
+    events.jsonl     started, resumed, failed, interrupted, ended; failures and what was decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
     elements/<name>/ of each processing element:
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
+    processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
+    spark.log        what their JVMs and Python print to stderr;  graph.pickle: the application, for them
     ended            exists once the run has ended
 """
 

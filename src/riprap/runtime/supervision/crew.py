@@ -114,7 +114,13 @@ class Crew:
         if self._draining is not None:
             element.leave_off()
         self._members[element.plan.name] = member
-        self._link.send("started", element=element.plan.name, restore=self._clock() - began, lost=lost)
+        self._link.send(
+            "started",
+            element=element.plan.name,
+            restore=self._clock() - began,
+            lost=lost,
+            batch=member.batch,
+        )
 
     def _step(self, name: str, member: _Member) -> None:
         element = member.element

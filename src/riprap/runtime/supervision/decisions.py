@@ -132,7 +132,7 @@ class Patience:
     """How long to wait for signs of life, and how often to try again. Times are in seconds.
 
     ``delay`` is how long what failed stays down before it is started again, on top of ``backoff``; ``starting`` is how
-    long Spark may take to start.
+    long Spark may take to start, and a query for its first batch.
     """
 
     silent: float = 15.0

@@ -19,6 +19,7 @@ from typing import IO
 import psutil
 
 from riprap.errors import FormatError
+from riprap.runtime.supervision.process import lives
 
 FORMAT = "riprap-process/1"
 FOLDER = "processes"
@@ -37,7 +38,7 @@ class Presence:
         """Return the process, unless it is gone and its number belongs to another."""
         with contextlib.suppress(psutil.NoSuchProcess):
             found = psutil.Process(self.pid)
-            if found.create_time() == self.started and found.status() != psutil.STATUS_ZOMBIE:
+            if found.create_time() == self.started and lives(found):
                 return found
         return None
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import psutil
 from riprap.runtime.supervision.messages import Link, Message
 
 _GONE_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
 
 
 class DriverProcess:
@@ -91,8 +93,17 @@ def kill_session(leader: int) -> None:
     for member in members:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    others = [member for member in members if member.pid != leader]
-    psutil.wait_procs(others, timeout=_GONE_SECONDS)
+    deadline = time.monotonic() + _GONE_SECONDS
+    while any(lives(member) for member in members) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Say whether a process can still do anything: one that nobody has buried cannot."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def session_of(leader: int) -> list[psutil.Process]:

@@ -81,7 +81,7 @@ def supervise(
     )
     run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
     accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
-    one_host = (master or "local").startswith("local")
+    one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
     # First the lease, then the sweep: the run to take up may look as dead as others.
     housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
     try:

@@ -85,6 +85,7 @@ class _Element:
     process: str
     phase: Literal["waiting", "running", "down", "ended"] = "waiting"
     ran: bool = False
+    fresh: bool = True
     batch: int = -1
     busy: bool = False
     moved: float = 0.0
@@ -241,11 +242,14 @@ class Supervisor:
     def _beat(self, element: _Element, batch: int, busy: bool) -> None:
         if batch != element.batch or not busy:
             element.moved = time.monotonic()
+        if batch != element.batch:
+            element.fresh = False
         element.batch, element.busy = batch, busy
 
     def _started(self, element: _Element, message: Message) -> None:
         now = time.monotonic()
-        element.phase, element.ran, element.moved, element.busy = "running", True, now, False
+        element.phase, element.ran, element.fresh = "running", True, True
+        element.batch, element.busy, element.moved = message["batch"], False, now
         if element.recovery is not None:
             element.recovery.started = now
             element.recovery.restore = message["restore"]
@@ -296,7 +300,9 @@ class Supervisor:
                 continue
             for element_name, element in process.elements.items():
                 quiet = now - element.moved
-                if element.phase == "running" and element.busy and quiet > self._patience.stuck:
+                # The first batch loads classes and compiles kernels, which is a part of starting.
+                limit = max(self._patience.stuck, self._patience.starting if element.fresh else 0.0)
+                if element.phase == "running" and element.busy and quiet > limit:
                     self._decide(
                         Stuck(
                             time=self._clock(),
