@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from riprap.cli.applications import UsageError
+from riprap.cli.run_folders import add_run, find_run
 from riprap.cli.screen import Screen, new_table, shown
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or 'latest' of those under --runs")
+    add_run(parser)
     parser.add_argument(
         "element", metavar="PE", nargs="?", help="a processing element; without it, list them"
     )
@@ -37,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("host", "the driver process and all it started; the PE's pages in shared memory are wiped"),
     ):
         what.add_argument(f"--{name}", dest="what", action="store_const", const=name, help=text)
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders are (runs)"
-    )
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -47,7 +44,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     from riprap.runtime.supervision import crashing
     from riprap.runtime.supervision.presence import find_presences
 
-    run = _run_folder(arguments.run, arguments.runs)
+    run = find_run(arguments.run, arguments.runs, kind="a supervised run", sign="processes")
     if arguments.element is None:
         _list(find_presences(run), run, screen)
         return 0
@@ -82,14 +79,3 @@ def _list(presences: Sequence[Presence], run: Path, screen: Screen) -> None:
     for name, process, pid, alive in rows:
         table.add_row(name, process, str(pid), "alive" if alive else "gone")
     screen.out.print(table)
-
-
-def _run_folder(asked: str, runs: Path) -> Path:
-    if asked == "latest":
-        newest = sorted((p for p in runs.glob("*/latest") if p.is_dir()), key=lambda p: p.resolve().name)
-        if not newest:
-            raise UsageError(f"there is no run under {runs}. Name its folder, or say --runs DIR")
-        return newest[-1].resolve()
-    if not (Path(asked) / "processes").is_dir():
-        raise UsageError(f"{asked} is not the folder of a supervised run: it has no processes/")
-    return Path(asked).resolve()

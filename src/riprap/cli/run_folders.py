@@ -20,20 +20,18 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_run(asked: str, runs: Path) -> Path:
-    """Return the run folder that a command line names."""
-    newest = sorted(
-        (p for p in runs.glob(f"*/{_LATEST}") if _is_run(p)), key=lambda path: path.resolve().name
-    )
+def find_run(asked: str, runs: Path, *, kind: str = "a run", sign: str = "run.json") -> Path:
+    """Return the run folder that a command line names; the folder of such a run has ``sign`` in it."""
+    found = (path for path in runs.glob(f"*/{_LATEST}") if (path / sign).exists())
+    newest = sorted(found, key=lambda path: path.resolve().name)
     if asked == _LATEST and newest:
         return newest[-1].resolve()
     for path in (Path(asked), Path(asked) / _LATEST, runs / asked / _LATEST):
-        if _is_run(path):
+        if (path / sign).exists():
             return path.resolve()
-    there = ", ".join(path.parent.name for path in newest)
-    known = f"There are runs of: {there}" if there else "There is none: name its folder, or say --runs DIR"
-    raise UsageError(f"no run '{asked}' under {runs}. {known}")
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "run.json").is_file()
+    if newest:
+        there = ", ".join(path.parent.name for path in newest)
+        raise UsageError(f"no run '{asked}' under {runs}. There are runs of: {there}")
+    raise UsageError(
+        f"{asked} is not the folder of {kind}, and there is no run under {runs}. Name a folder, or say --runs DIR"
+    )

@@ -55,6 +55,11 @@ def _check(run: Inspection, about: About, arguments: argparse.Namespace, screen:
         raise UsageError(
             f"'{about.name}' has no protect= policy: it starts with the state it has, or --fresh"
         )
+    if about.replays and not arguments.force:
+        raise UsageError(
+            f"'{about.name}' brings tuples together one by one: with an older version those would meet that do not "
+            "belong together. It is restored by itself when it has to be; --force does it all the same"
+        )
     number = arguments.version
     with reading(run, about.name) as versions:
         check_version(versions, about.name, number)

@@ -14,7 +14,7 @@ from typing import Any
 from riprap.compiler.passes import prune_columns
 from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Aggregate, Barrier, Custom, Gate, Operator
+from riprap.graph.operators import Aggregate, Custom, Gate, Operator
 from riprap.graph.operators.base import Needed
 from riprap.runtime.checkpointing.durable import FOLDER, Durable
 from riprap.runtime.folder import FORMAT, RunFolder
@@ -32,6 +32,7 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
             "key": list(o.key or ()),
             "columns": _columns(o, needed),
             "slides": sorted(o.slides),
+            "replays": o.replays,
             "protected": o.protect is not None,
         }
         for o in graph
@@ -61,6 +62,7 @@ class About:
     key: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     slides: tuple[str, ...] = ()
+    replays: bool = False
     protected: bool | None = None
 
     @property
@@ -71,7 +73,7 @@ class About:
     @property
     def whole(self) -> bool:
         """Whether a part of its state is worse than nothing."""
-        return self.objects or self.kind == Barrier.__name__
+        return self.objects or self.replays
 
 
 @dataclass(frozen=True, slots=True)
