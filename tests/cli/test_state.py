@@ -339,3 +339,17 @@ def test_the_newest_run_of_all_applications_is_latest(riprap: Command, run: Save
     found = [json.loads(riprap("state", "list", r, "--json").out) for r in ("latest", "app", run.folder)]
 
     assert [Path(f["run_folder"]) for f in found] == [later, run.folder, run.folder]
+
+
+def test_a_window_of_which_all_went_is_not_taken_for_one_with_the_same_numbers(
+    riprap: Command, tmp_path: Path
+) -> None:
+    run = SavedRun(tmp_path / "runs")
+    run.batch({"IBM": [1, 2, 3, 4, 5, 6]})
+    run.checkpoint()
+    run.batch({"IBM": [7, 1, 2, 3, 4, 8]})
+    run.checkpoint()
+
+    (slot,) = json.loads(riprap("state", "diff", "app", "sums", "1", "2", "--json").out)["slots"].values()
+
+    assert (slot["tuples_came"], slot["tuples_went"]) == (6, 6)

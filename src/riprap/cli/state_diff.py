@@ -27,7 +27,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         numbers = [check_version(versions, about.name, n) for n in (arguments.before, arguments.after)]
         before, after = (read_state(versions, about, number, screen.note) for number in numbers)
         slots = {
-            slot: compare(before.slots[slot], after.slots[slot])
+            slot: compare(before.slots[slot], after.slots[slot], slides=slot in about.slides)
             for slot in after.slots
             if slot in before.slots
         }

@@ -50,14 +50,14 @@ class Comparison:
         return sum(len(change.went) for change in self.changes)
 
 
-def compare(before: Holding, after: Holding) -> Comparison:
-    """Compare two versions of a slot."""
+def compare(before: Holding, after: Holding, *, slides: bool) -> Comparison:
+    """Compare two versions of a slot; ``slides`` if it holds the newest so many tuples of each key."""
     old, new = tuple_hashes(before), tuple_hashes(after)
     _, before_code, after_code = align(before.keys.hashes, after.keys.hashes)
     changes, same = [], 0
     for b, a in zip(before_code.tolist(), after_code.tolist(), strict=True):
         had, has = _span(before, b), _span(after, a)
-        came, went = differ(old[had[0] : had[1]], new[has[0] : has[1]])
+        came, went = differ(old[had[0] : had[1]], new[has[0] : has[1]], slides=slides)
         # Keys without tuples have counters at least.
         counters = b >= 0 and a >= 0 and _counters(before, b) == _counters(after, a)
         if counters and not len(came) and not len(went):
@@ -68,20 +68,22 @@ def compare(before: Holding, after: Holding) -> Comparison:
     return Comparison(before, after, tuple(changes), same)
 
 
-def differ(before: Hashes, after: Hashes) -> tuple[Ints, Ints]:
+def differ(before: Hashes, after: Hashes, *, slides: bool) -> tuple[Ints, Ints]:
     """Return the places of the tuples that came, and of those that went.
 
-    A window is a queue: the end of what it had is the beginning of what it has. Where it is not so, tuples are told
-    apart by what they are, wherever they are.
+    What slides is a queue: the end of what it had is the beginning of what it has, and the rest went or came. Most else
+    is one too; where it is not, tuples are told apart by what they are, wherever they are.
 
     >>> a, b = np.array([1, 2, 3, 4], np.uint64), np.array([3, 4, 5], np.uint64)
-    >>> differ(a, b), differ(np.array([1, 2, 3], np.uint64), np.array([1, 3], np.uint64))
-    ((array([2]), array([0, 1])), (array([], dtype=int64), array([1])))
+    >>> differ(a, b, slides=True)
+    (array([2]), array([0, 1]))
+    >>> differ(np.array([1, 2, 3], np.uint64), np.array([1, 3], np.uint64), slides=False)
+    (array([], dtype=int64), array([1]))
     """
     if len(before) == len(after) and (before == after).all():
         return np.empty(0, np.int64), np.empty(0, np.int64)
     shared = overlap(before.tolist(), after.tolist())
-    if shared or not len(before) or not len(after):
+    if shared or slides:
         return np.arange(shared, len(after)), np.arange(len(before) - shared)
     return _beyond(after, before), _beyond(before, after)
 
