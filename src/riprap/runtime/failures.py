@@ -6,6 +6,7 @@ import re
 
 from riprap import errors
 from riprap.errors import RiprapError, RunError
+from riprap.runtime.java import JavaNotFoundError
 
 _OURS = re.compile(
     r"riprap\.errors\.(\w+): (.+?)(?=\n\s*\n|\n\s*at |\nCaused by|\nDriver stacktrace|\nJVM stacktrace|\Z)",
@@ -22,7 +23,13 @@ def as_riprap_error(error: BaseException) -> RiprapError:
     found = _OURS.findall(text)
     if found:
         name, message = found[-1]
-        kind = getattr(errors, name, RunError)
-        if isinstance(kind, type) and issubclass(kind, RiprapError):
-            return kind(message.strip())
+        return named_error(name, message.strip())
     return RunError(f"the Spark query failed: {text[:_LONG]}")
+
+
+def named_error(name: str, text: str) -> RiprapError:
+    """Make the error of a name that came as text, out of the JVM or of another process."""
+    kind = JavaNotFoundError if name == JavaNotFoundError.__name__ else getattr(errors, name, RunError)
+    if isinstance(kind, type) and issubclass(kind, RiprapError):
+        return kind(text)
+    return RunError(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +36,10 @@ def kill_executor(run: Path, element: str) -> Crash:
     found = _find(run, element)
     started = _driver(found).children(recursive=True)
     executors = [p for p in started if "CoarseGrainedExecutorBackend" in _command(p)]
-    workers = [
-        p for p in started if "pyspark.daemon" in _command(p) and "pyspark.daemon" in _command(p.parent())
-    ]
-    # The newest worker is most likely to be in use.
-    for victim in [*executors[:1], *workers[-1:]]:
+    daemons = [p for p in started if "pyspark.daemon pyspark.worker" in _command(p)]
+    workers = [p for p in daemons if p.parent() in daemons]
+    # The newest worker is most likely to be in use. Those that are idle end by themselves, and leave who starts them.
+    for victim in [*executors[:1], *workers[-1:], *daemons[:1]]:
         victim.kill()
         return Crash(element=element, process=found.process, pids=(victim.pid,))
     raise RunError(
@@ -55,13 +55,19 @@ def kill_host(run: Path, element: str) -> Crash:
     for victim in victims:
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.suspend()
-    pages = [page for folder in found.pages[element] for page in _pages(folder)]
-    for page in pages:
-        page.unlink(missing_ok=True)
+    pages = wipe_pages(found.pages[element])
     for victim in reversed(victims):
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
-    return Crash(element=element, process=found.process, pids=tuple(v.pid for v in victims), pages=len(pages))
+    return Crash(element=element, process=found.process, pids=tuple(v.pid for v in victims), pages=pages)
+
+
+def wipe_pages(folders: Iterable[str]) -> int:
+    """Remove the pages of page folders, as if the memory of their host were lost; return how many there were."""
+    pages = [page for folder in folders for page in _pages(folder)]
+    for page in pages:
+        page.unlink(missing_ok=True)
+    return len(pages)
 
 
 def _find(run: Path, element: str) -> Presence:

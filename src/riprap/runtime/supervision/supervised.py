@@ -16,6 +16,7 @@ from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
 from riprap.runtime.changes import accept_changes
+from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
@@ -25,7 +26,8 @@ from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
-from riprap.runtime.supervision.supervisor import Conditions, Supervisor
+from riprap.runtime.supervision.standing import Conditions
+from riprap.runtime.supervision.supervisor import Supervisor
 from riprap.state.pages import Lease, page_root, sweep
 
 _POLL_SECONDS = 0.05
@@ -66,6 +68,9 @@ def supervise(
         graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
     )
     pickled = _pickled(graph)
+    run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
+    accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
+    store = settle_store(run_folder.path, store)
     conditions = Conditions(
         master=master,
         config=dict(config or {}),
@@ -79,8 +84,6 @@ def supervise(
         spare=interval is not None if spare is None else spare,
         stdout=stdout,
     )
-    run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
-    accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
     one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
     # First the lease, then the sweep: the run to take up may look as dead as others.
     housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)

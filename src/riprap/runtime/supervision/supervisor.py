@@ -1,9 +1,5 @@
 """The supervisor: starts driver processes, listens to them, and carries out what is decided about failures.
 
-    element    waiting --started--> running --ended--> ended
-                  ^                    |
-                  '------ down <-failed'      a failed query, or the death of its process
-
 It has no Spark of its own. One thread does everything; others leave wishes (:meth:`Supervisor.stop`) and look.
 """
 
@@ -13,13 +9,12 @@ import dataclasses
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 from riprap.compiler import compile_graph
-from riprap.errors import RiprapError, RunError
 from riprap.graph.graph import Graph
+from riprap.runtime.failures import named_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.jvm_output import LOG
 from riprap.runtime.site import Housing
@@ -43,70 +38,12 @@ from riprap.runtime.supervision.decisions import (
 from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
 from riprap.runtime.supervision.messages import Message
 from riprap.runtime.supervision.process import DriverProcess
+from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, Recovery
 
 _TICK_SECONDS = 0.05
 # An orderly end takes as long as a batch; one that hangs is cut off.
 _HALT_SECONDS = 30.0
 _MOST_SPARES_LOST = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """How a run is to be run, whichever process does it."""
-
-    master: str | None
-    config: Mapping[str, str]
-    interval: float | None
-    batch_rows: int
-    buckets: int | None
-    parallelism: int | None
-    path: Literal["direct", "exchange"] | None
-    store: str | None
-    notes: Mapping[str, Any]
-    spare: bool
-    stdout: int | None
-
-
-@dataclass(slots=True)
-class _Recovery:
-    """An element on its way back; times are those of the supervisor's clock."""
-
-    failure: str
-    noticed: float
-    detect: float
-    started: float = 0.0
-    restore: float = 0.0
-    lost: int = 0
-    spare: bool = False
-
-
-@dataclass(slots=True)
-class _Element:
-    process: str
-    phase: Literal["waiting", "running", "down", "ended"] = "waiting"
-    ran: bool = False
-    fresh: bool = True
-    batch: int = -1
-    busy: bool = False
-    moved: float = 0.0
-    retry_at: float | None = None
-    recovery: _Recovery | None = None
-
-
-@dataclass(slots=True)
-class _Process:
-    master: str | None
-    driver: DriverProcess | None = None
-    told: bool = False
-    told_to_stop: bool = False
-    was_ready: bool = False
-    restart_at: float | None = None
-    elements: dict[str, _Element] = field(default_factory=dict)
-
-    @property
-    def open(self) -> dict[str, _Element]:
-        """The elements that have not ended."""
-        return {name: e for name, e in self.elements.items() if e.phase != "ended"}
 
 
 class Supervisor:
@@ -143,12 +80,12 @@ class Supervisor:
         self.was_up = False
         self.ended = False
         self.error: BaseException | None = None
-        self._processes: dict[str, _Process] = {}
+        self._processes: dict[str, ProcessState] = {}
         layout = compile_graph(graph, buckets=1, tasks=1, path=conditions.path)
         for plan in layout.plans:
             name = graph.processes.get(plan.name, "main")
-            process = self._processes.setdefault(name, _Process(conditions.master))
-            process.elements[plan.name] = _Element(name)
+            process = self._processes.setdefault(name, ProcessState(conditions.master))
+            process.elements[plan.name] = ElementState(name)
 
     def stop(self) -> None:
         """Let all elements come to an orderly end."""
@@ -194,7 +131,7 @@ class Supervisor:
         found = [p.driver for p in self._processes.values() if p.driver is not None]
         return [*found, self._spare] if self._spare is not None else found
 
-    def _owner(self, driver: DriverProcess) -> tuple[str, _Process] | None:
+    def _owner(self, driver: DriverProcess) -> tuple[str, ProcessState] | None:
         return next(((n, p) for n, p in self._processes.items() if p.driver is driver), None)
 
     def _gone(self, driver: DriverProcess) -> None:
@@ -236,17 +173,17 @@ class Supervisor:
             case {"say": "failed", "element": name} if owner is not None:
                 self._failed(owner[0], name, message, driver.unheard)
 
-    def _element(self, name: str) -> _Element:
+    def _element(self, name: str) -> ElementState:
         return next(p.elements[name] for p in self._processes.values() if name in p.elements)
 
-    def _beat(self, element: _Element, batch: int, busy: bool) -> None:
+    def _beat(self, element: ElementState, batch: int, busy: bool) -> None:
         if batch != element.batch or not busy:
             element.moved = time.monotonic()
         if batch != element.batch:
             element.fresh = False
         element.batch, element.busy = batch, busy
 
-    def _started(self, element: _Element, message: Message) -> None:
+    def _started(self, element: ElementState, message: Message) -> None:
         now = time.monotonic()
         element.phase, element.ran, element.fresh = "running", True, True
         element.batch, element.busy, element.moved = message["batch"], False, now
@@ -255,7 +192,7 @@ class Supervisor:
             element.recovery.restore = message["restore"]
             element.recovery.lost += message["lost"]
 
-    def _caught_up(self, name: str, element: _Element) -> None:
+    def _caught_up(self, name: str, element: ElementState) -> None:
         found = element.recovery
         if found is None:
             return
@@ -327,7 +264,7 @@ class Supervisor:
             case RetryQuery(element=name, after=after):
                 element = self._element(name)
                 element.phase, element.retry_at = "down", now + after
-                element.recovery = element.recovery or _Recovery(kind, now, detect)
+                element.recovery = element.recovery or Recovery(kind, now, detect)
             case RestartProcess(process=name, after=after) | RestartElsewhere(process=name, after=after):
                 process = self._processes[name]
                 if isinstance(action, RestartElsewhere):
@@ -339,9 +276,9 @@ class Supervisor:
                 for element in process.open.values():
                     element.phase, element.retry_at = "down", None
                     if element.ran:
-                        element.recovery = element.recovery or _Recovery(kind, now, detect)
+                        element.recovery = element.recovery or Recovery(kind, now, detect)
             case GiveUp(error=error, reason=reason):
-                self.error = as_error(error, reason)
+                self.error = named_error(error, reason)
                 self._folder.event("failed", error=error, message=reason)
 
     def _act(self) -> None:
@@ -365,7 +302,7 @@ class Supervisor:
             self.up.set()
         self._keep_spare()
 
-    def _replace(self, process: _Process) -> None:
+    def _replace(self, process: ProcessState) -> None:
         spare = self._spare if process.master == self._conditions.master else None
         if spare is not None:
             self._spare = None
@@ -409,7 +346,7 @@ class Supervisor:
         )
         self._folder.event("resumed" if self._resume else "started")
 
-    def _orders(self, name: str, process: _Process, cores: int) -> dict[str, Any]:
+    def _orders(self, name: str, process: ProcessState, cores: int) -> dict[str, Any]:
         told = self._conditions
         going = process.open
         return {
@@ -470,14 +407,3 @@ class Supervisor:
                 found, _, _ = select.select([driver.link.incoming], [], [], _TICK_SECONDS)
                 gone = bool(found) and driver.receive() is None
             driver.end(1.0 if driver.ready and gone else 0.0)
-
-
-def as_error(name: str, text: str) -> RiprapError:
-    """Make the error that a driver process has told of."""
-    from riprap import errors
-    from riprap.runtime.java import JavaNotFoundError
-
-    kind = JavaNotFoundError if name == "JavaNotFoundError" else getattr(errors, name, RunError)
-    if isinstance(kind, type) and issubclass(kind, RiprapError):
-        return kind(text)
-    return RunError(text)

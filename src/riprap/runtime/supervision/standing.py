@@ -1,0 +1,77 @@
+"""What the supervisor knows: how the run is to be run, and how each process and element stands.
+
+element    waiting --started--> running --ended--> ended
+              ^                    |
+              '------ down <-------'      a failed query, or the end of its process
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from riprap.runtime.supervision.process import DriverProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How a run is to be run, whichever process does it."""
+
+    master: str | None
+    config: Mapping[str, str]
+    interval: float | None
+    batch_rows: int
+    buckets: int | None
+    parallelism: int | None
+    path: Literal["direct", "exchange"] | None
+    store: str | None
+    notes: Mapping[str, Any]
+    spare: bool
+    stdout: int | None
+
+
+@dataclass(slots=True)
+class Recovery:
+    """An element on its way back; times are those of the supervisor's clock."""
+
+    failure: str
+    noticed: float
+    detect: float
+    started: float = 0.0
+    restore: float = 0.0
+    lost: int = 0
+    spare: bool = False
+
+
+@dataclass(slots=True)
+class ElementState:
+    """How an element stands. ``fresh``: no batch has completed since its query started."""
+
+    process: str
+    phase: Literal["waiting", "running", "down", "ended"] = "waiting"
+    ran: bool = False
+    fresh: bool = True
+    batch: int = -1
+    busy: bool = False
+    moved: float = 0.0
+    retry_at: float | None = None
+    recovery: Recovery | None = None
+
+
+@dataclass(slots=True)
+class ProcessState:
+    """How a driver process stands. ``told``: its elements, ``told_to_stop``: to end them, since it was started."""
+
+    master: str | None
+    driver: DriverProcess | None = None
+    told: bool = False
+    told_to_stop: bool = False
+    was_ready: bool = False
+    restart_at: float | None = None
+    elements: dict[str, ElementState] = field(default_factory=dict)
+
+    @property
+    def open(self) -> dict[str, ElementState]:
+        """The elements that have not ended."""
+        return {name: e for name, e in self.elements.items() if e.phase != "ended"}
