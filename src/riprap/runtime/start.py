@@ -17,6 +17,7 @@ from riprap.graph.operators import Source
 from riprap.graph.policies import seconds
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.inspection import describe_operators
+from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import check_connector, session_config
@@ -72,6 +73,7 @@ def run(
         check_connector(session, graph)
         run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
         accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
+        store = settle_store(run_folder.path, store)
         tasks = parallelism or session.sparkContext.defaultParallelism
         layout = compile_graph(
             graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=tasks, path=path

@@ -163,7 +163,7 @@ def test_a_damaged_group_costs_its_tuples_and_no_others(group: int | None) -> No
     for number, block in enumerate(value.groups):
         data = bytearray(value.data.to_pybytes())
         data[block.offset + block.length // 2] ^= 4
-        found = decode(pa.py_buffer(bytes(data)), value.header, value.groups, value.index_block)
+        found = decode(pa.py_buffer(bytes(data)), value.name, value.header, value.groups, value.index_block)
         assert [g is None for g in found.groups] == [n == number for n in range(len(value.groups))]
         assert found.indexes is not None
         assert int(found.indexes[number].lengths.sum()) == block.tuples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,15 @@ class Durable:
             reach(_STEPS[step], number, operator)
 
         return Versions(store, self.entry(operator), key=self.key, at=at)
+
+
+def settle_store(run_folder: Path, asked: str | Path | None) -> str | None:
+    """Return where a run's checkpoints go: as asked, as it began, or None, which is its folder."""
+    if asked is not None:
+        return str(asked) if "://" in str(asked) else str(Path(asked).absolute())
+    about = run_folder / "run.json"
+    known: str | None = json.loads(about.read_text())["options"].get("store") if about.exists() else None
+    return known
 
 
 def holds_objects(operator: Operator) -> bool:

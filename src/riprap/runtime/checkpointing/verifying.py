@@ -131,7 +131,7 @@ class Verifier:
         blocks = "".join(block.digest for block in (*saved.groups, saved.index))
         if digest((digest(data.slice(0, saved.header)) + blocks).encode()) != saved.name:
             return [*found, damage("its schema is damaged")]
-        decoded = decode(data, saved.header, saved.groups, saved.index)
+        decoded = decode(data, saved.name, saved.header, saved.groups, saved.index)
         for number, (block, group) in enumerate(zip(saved.groups, decoded.groups, strict=True)):
             if group is None:
                 found.append(damage("the group does not have its digest", number, block.tuples))

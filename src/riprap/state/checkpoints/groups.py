@@ -107,8 +107,13 @@ def encode(groups: Sequence[pa.RecordBatch]) -> Value:
         Block(offset=low, length=high - low, digest=digest(data.slice(low, high - low)), tuples=many)
         for low, high, many in zip(ends[:-1], ends[1:], tuples, strict=True)
     ]
-    name = digest("".join([digest(header), *(b.digest for b in blocks)]).encode())
+    name = name_of(header, blocks)
     return Value(name, data, len(header), tuple(blocks[:-1]), blocks[-1], indexes)
+
+
+def name_of(header: pa.Buffer, blocks: Sequence[Block]) -> str:
+    """Name a value after its content: its header, its groups, and its index."""
+    return digest("".join([digest(header), *(b.digest for b in blocks)]).encode())
 
 
 def digest(data: pa.Buffer | bytes) -> str:
@@ -128,8 +133,11 @@ class Decoded:
         return all(group is not None for group in self.groups)
 
 
-def decode(data: pa.Buffer, header: int, groups: Sequence[Block], index: Block) -> Decoded:
+def decode(data: pa.Buffer, name: str, header: int, groups: Sequence[Block], index: Block) -> Decoded:
     """Read a value back, block by block; what does not have its digest is damaged."""
+    if data.size < header or name_of(data.slice(0, header), [*groups, index]) != name:
+        # Without the schema in front no group can be read.
+        return Decoded((None,) * len(groups), _indexes(data, index, len(groups)))
     try:
         schema = pa.ipc.read_schema(data.slice(0, header))
     except (pa.ArrowInvalid, OSError, ValueError):

@@ -123,4 +123,4 @@ class Versions:
             seal = self.seal(data)
             if saved.seal is None or seal is None or not hmac.compare_digest(seal, saved.seal):
                 return nothing
-        return decode(data, saved.header, saved.groups, saved.index)
+        return decode(data, saved.name, saved.header, saved.groups, saved.index)
