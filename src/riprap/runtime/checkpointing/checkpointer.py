@@ -54,10 +54,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none; ``total`` and ``taken``
-    count since the element was started."""
+    """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none, and ``batch`` the last
+    batch in it; ``total`` and ``taken`` count since the element was started."""
 
     version: int = 0
+    batch: int = -1
     time: float | None = None
     size: int = 0
     written: int = 0
@@ -241,6 +242,7 @@ class Checkpointer:
             known.status = replace(
                 known.status,
                 version=manifest.version,
+                batch=batch,
                 time=until,
                 size=manifest.size,
                 written=written,

@@ -1,16 +1,20 @@
 """A checkpoint's manifest: written last, it says which values make up one version of an operator's state.
 
-Two lines of JSON, under the key ``manifest-0000000012`` in the operator's entry of the store:
+Under the key ``manifest-0000000012`` in the operator's entry of the store, a line of JSON and then JSON under zlib:
 
-    {"format": "riprap-checkpoint/1", "digest": "..."}                      of the second line
+    {"format": "riprap-checkpoint/1", "digest": "..."}                      of what follows, as it is stored
+
     {"operator": "sums", "layout": "sliding(5 tuples) by ticker, ...",      what the state is of
      "version": 12, "time": 1731690000.0, "batch": 41, "buckets": 8,        when it was so
      "rate": 5120.0,                                                        tuples a second that came in
-     "slots": {"0": [{"name": "9f...", "size": 41820, "header": 512,       a value, named after its content
+     "slots": {"0": [{"name": "9f...", "header": 512,                      a value, named after its content
                       "buckets": [0, 4], "since": ..., "until": ...,        its tuples came in between these times
-                      "groups": [{"offset": 512, "length": 20480, "digest": "...", "tuples": 512}],
-                      "index": {"offset": 20992, "length": 640, "digest": "...", "tuples": 0},
-                      "seal": null}]}}                                      HMAC of the value, where a key is configured
+                      "groups": [[20480, "...", 512]],                      length, digest and tuples of each
+                      "index": [640, "..."],                                length and digest
+                      "seal": "..."}]}}                                     HMAC of the value, where a key is configured
+
+In a value the header, the groups and the index follow one another. A window in small groups has hundreds of them, and
+every manifest names them all: hence no names for their fields, and zlib.
 
 The values of a slot are newest first, for each range of buckets.
 """
@@ -18,14 +22,18 @@ The values of a slot are newest first, for each range of buckets.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.state.checkpoints.groups import Block, digest
 
 FORMAT = "riprap-checkpoint/1"
 _PREFIX = "manifest-"
+# Half of it is digests, which do not get smaller: the quickest will do.
+_LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +86,17 @@ class CheckpointManifest:
         return sum(saved.tuples for saved in self.values.values())
 
     def to_bytes(self) -> bytes:
-        body = json.dumps(asdict(self)).encode()
+        told = {
+            "operator": self.operator,
+            "layout": self.layout,
+            "version": self.version,
+            "time": self.time,
+            "batch": self.batch,
+            "buckets": self.buckets,
+            "rate": self.rate,
+            "slots": {slot: [_told(saved) for saved in listed] for slot, listed in self.slots.items()},
+        }
+        body = zlib.compress(json.dumps(told, separators=(",", ":")).encode(), _LEVEL)
         return json.dumps({"format": FORMAT, "digest": digest(body)}).encode() + b"\n" + body
 
     @classmethod
@@ -91,28 +109,47 @@ class CheckpointManifest:
                 raise FormatError(f"a checkpoint's manifest is of format {known['format']!r}, not {FORMAT!r}")
             if known["digest"] != digest(body):
                 raise CorruptValueError("a checkpoint's manifest does not have its digest: it is damaged")
-            found = json.loads(body)
-            slots = {
-                name: tuple(
-                    Saved(
-                        **{
-                            **saved,
-                            "buckets": tuple(saved["buckets"]),
-                            "groups": tuple(Block(**block) for block in saved["groups"]),
-                            "index": Block(**saved["index"]),
-                        }
-                    )
-                    for saved in listed
-                )
-                for name, listed in found["slots"].items()
-            }
+            found = json.loads(zlib.decompress(body))
+            slots = {name: tuple(map(_heard, listed)) for name, listed in found["slots"].items()}
             return cls(**{**found, "slots": slots})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise CorruptValueError(f"a checkpoint's manifest is damaged: {error!r}") from error
 
     def numbered(self, version: int) -> CheckpointManifest:
         """Return it as another version."""
         return replace(self, version=version)
+
+
+def _told(saved: Saved) -> dict[str, Any]:
+    return {
+        "name": saved.name,
+        "header": saved.header,
+        "buckets": saved.buckets,
+        "since": saved.since,
+        "until": saved.until,
+        "groups": [(group.length, group.digest, group.tuples) for group in saved.groups],
+        "index": (saved.index.length, saved.index.digest),
+        **({"seal": saved.seal} if saved.seal is not None else {}),
+    }
+
+
+def _heard(told: Mapping[str, Any]) -> Saved:
+    groups, end = [], told["header"]
+    for length, known, tuples in told["groups"]:
+        groups.append(Block(offset=end, length=length, digest=known, tuples=tuples))
+        end += length
+    length, known = told["index"]
+    return Saved(
+        name=told["name"],
+        size=end + length,
+        header=told["header"],
+        buckets=(told["buckets"][0], told["buckets"][1]),
+        since=told["since"],
+        until=told["until"],
+        groups=tuple(groups),
+        index=Block(offset=end, length=length, digest=known),
+        seal=told.get("seal"),
+    )
 
 
 def manifest_key(version: int) -> str:
