@@ -40,6 +40,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "bargain": "bargain",
         "operators": "operators",
         "adapters": "adapters",
+        "checkpoint": "checkpoint",
     }
 
 

@@ -57,3 +57,33 @@ def test_an_unknown_one(riprap: Command) -> None:
 def test_a_result_that_could_not_be_kept(riprap: Command) -> None:
     done = riprap("bench", "counting", "--out", "no/such/result.json")
     assert (done.code, "does not exist" in done.err) == (2, True)
+
+
+def test_an_option_that_the_benchmark_does_not_have(riprap: Command) -> None:
+    done = riprap("bench", "counting", "--corner-repetitions", "3")
+    assert (done.code, "'counting' has no --corner-repetitions" in done.err) == (2, True)
+
+
+def test_a_long_one_is_kept_as_it_goes_on_top_of_what_is_there(
+    riprap: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def count_on(
+        quick: bool, report: Report, *, earlier: Any, keep: Any, show: Any, only: Any
+    ) -> dict[str, Any]:
+        done = {**(earlier or {}), only[0]: 1}
+        keep(done)
+        show(0.5)
+        if only[0] == "b":
+            raise KeyboardInterrupt
+        return done
+
+    long = Benchmark(
+        name="long", summary="counts on", run=count_on, table=str, takes=("only",), long=True,
+        figures=lambda result, beside: [beside.with_suffix(".svg")],
+    )  # fmt: skip
+    monkeypatch.setattr("riprap.bench.BENCHMARKS", {"long": long})
+    assert "Figure: r.svg" in riprap("bench", "long", "--only", "a", "--out", "r.json").err
+    assert riprap("bench", "long", "--only", "b", "--out", "r.json").code != 0
+    assert json.loads((tmp_path / "r.json").read_text()) == {"a": 1, "b": 1}
+    (tmp_path / "r.json").write_text("not a result")
+    assert "is no result" in riprap("bench", "long", "--only", "a", "--out", "r.json").err

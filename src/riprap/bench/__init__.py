@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'operators']
+    ['adapters', 'bargain', 'checkpoint', 'operators']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
-from riprap.bench import adapters, bargain, operators
+from riprap.bench import adapters, bargain, checkpoint, operators
 from riprap.bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -20,20 +21,22 @@ __all__ = ["BENCHMARKS", "Benchmark", "Report"]
 Result = dict[str, Any]
 
 
-class Runner(Protocol):
-    """What measures: ``quick`` is a smoke test of some minutes, ``report`` hears how far it has come."""
-
-    def __call__(self, quick: bool, report: Report) -> Result: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """A named benchmark."""
+    """A named benchmark.
+
+    To ``run`` it takes whether it is to be quick, a smoke test of some minutes, and whom to tell how far it has come.
+    ``takes`` names the options that it has beyond those of all. One that is ``long`` is told of an earlier result, and
+    tells how far it has come; ``figures`` draws a result into files next to another.
+    """
 
     name: str
     summary: str
-    run: Runner
+    run: Callable[..., Result]
     table: Callable[[Result], str]
+    takes: tuple[str, ...] = ()
+    long: bool = False
+    figures: Callable[[Result, Path], list[Path]] | None = None
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -56,6 +59,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             summary="each source and sink against its client library alone in a plain loop",
             run=adapters.run,
             table=adapters.table,
+        ),
+        Benchmark(
+            name="checkpoint",
+            summary="joins and large windows with checkpoints and without, restoring, and no policy at all",
+            run=checkpoint.run,
+            table=checkpoint.table,
+            takes=("only", "repetitions", "corner_repetitions", "seconds", "long_seconds", "before"),
+            long=True,
+            figures=checkpoint.figures,
         ),
     )
 }

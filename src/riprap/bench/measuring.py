@@ -70,8 +70,8 @@ class Outcome:
         return [(rows, end) for rows, end in self.told["batches"]]
 
 
-def measure(trial: Trial, *, timeout: float = 1800.0) -> Outcome:
-    """Run a trial in a fresh process and watch its memory."""
+def measure(trial: Trial, *, timeout: float = 1800.0, source: Path | None = None) -> Outcome:
+    """Run a trial in a fresh process and watch its memory; ``source`` is where to import Riprap from, if not here."""
     folder = Path(trial.folder)
     folder.mkdir(parents=True)
     trial.save(folder / "trial.json")
@@ -79,6 +79,7 @@ def measure(trial: Trial, *, timeout: float = 1800.0) -> Outcome:
         child = subprocess.Popen(
             [sys.executable, "-m", "riprap.bench.trial", "trial.json", "result.json"],
             cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            env=os.environ if source is None else {**os.environ, "PYTHONPATH": str(source)},
         )  # fmt: skip
         memory = Memory()
         over = threading.Event()

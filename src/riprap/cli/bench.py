@@ -6,7 +6,9 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import TextColumn, TimeRemainingColumn
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, new_table, shown
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
     from riprap.bench import Benchmark
 
 SUMMARY = "run a benchmark, or list them"
+_SOME = ("only", "repetitions", "corner_repetitions", "seconds", "long_seconds", "before")
 EXAMPLES = """\
 examples:
   riprap bench                                 what there is
   riprap bench NAME --quick                    a short version of one
   riprap bench NAME --json --out result.json   for a script, and kept
+  riprap bench checkpoint --only single --repetitions 5 --out result.json
 """
 
 
@@ -28,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the benchmark to run")
     parser.add_argument("--quick", action="store_true", help="measure less, for an idea of the figures")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the result to a file too, as JSON")
+    some = parser.add_argument_group("options of some benchmarks")
+    some.add_argument("--only", action="append", metavar="PART", help="measure this part; may be repeated")
+    some.add_argument("--repetitions", type=int, metavar="N", help="how often to measure everything")
+    some.add_argument("--corner-repetitions", type=int, metavar="N", help="how often to measure the extremes")
+    some.add_argument("--seconds", type=float, metavar="S", help="how long a run is measured")
+    some.add_argument("--long-seconds", type=float, metavar="S", help="the same, at long intervals")
+    some.add_argument("--before", type=Path, metavar="PATH", help="an older source tree to compare with")
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -43,9 +54,19 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         raise UsageError(f"--out {arguments.out}: its folder does not exist")
     benchmark = BENCHMARKS[arguments.name]
-    result = benchmark.run(arguments.quick, screen.note)
+    options = _options(benchmark, arguments)
+    if benchmark.long:
+        result = _run_long(benchmark, arguments, options, screen)
+    else:
+        result = benchmark.run(arguments.quick, screen.note, **options)
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+        _write(arguments.out, result)
+    if benchmark.figures is not None and arguments.out is not None:
+        try:
+            for path in benchmark.figures(result, arguments.out):
+                screen.note(f"Figure: {shown(path)}")
+        except ImportError as error:
+            screen.note(str(error))
     if screen.json:
         screen.print_json(result)
         return 0
@@ -53,6 +74,48 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.out is not None:
         screen.say(f"Result: {shown(arguments.out)}")
     return 0
+
+
+def _options(benchmark: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options given that not all benchmarks have; one that this benchmark does not have is an error."""
+    given = {name: value for name in _SOME if (value := getattr(arguments, name)) is not None}
+    for name in given:
+        if name not in benchmark.takes:
+            raise UsageError(f"'{benchmark.name}' has no --{name.replace('_', '-')}")
+    return given
+
+
+def _run_long(
+    benchmark: Benchmark, arguments: argparse.Namespace, options: Mapping[str, Any], screen: Screen
+) -> dict[str, Any]:
+    """Run a benchmark of hours: results are written as they come, on top of those that are there."""
+    out: Path | None = arguments.out
+    earlier = None
+    if out is not None and out.exists():
+        try:
+            earlier = json.loads(out.read_text())
+        except ValueError as error:
+            raise UsageError(f"--out {out} is there and is no result: {error}") from error
+
+    def keep(result: dict[str, Any]) -> None:
+        if out is not None:
+            _write(out, result)
+
+    columns = (TextColumn("[dim]{task.percentage:3.0f}%"), screen.bar(), TimeRemainingColumn())
+    with screen.bars(*columns) as bars:
+        task = bars.add_task(benchmark.name, total=1.0)
+
+        def show(share: float) -> None:
+            bars.update(task, completed=share)
+
+        return benchmark.run(arguments.quick, screen.note, earlier=earlier, keep=keep, show=show, **options)
+
+
+def _write(out: Path, result: Mapping[str, Any]) -> None:
+    # Under another name first: whoever stops us in between keeps what was there.
+    temporary = out.with_name(f".{out.name}.tmp")
+    temporary.write_text(json.dumps(result, indent=2) + "\n")
+    temporary.rename(out)
 
 
 def _list(benchmarks: Mapping[str, Benchmark], screen: Screen) -> None:
