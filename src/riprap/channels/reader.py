@@ -182,6 +182,11 @@ class ChannelReader:
         if frontier > _low(notes.acknowledged):
             dataclasses.replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
 
+    @property
+    def lost(self) -> int:
+        """How many tuples it has left out for good."""
+        return sum(skip.lost for skip in Notes.find(self._folder, self._reader).skipped)
+
     def skip(self, after: int | None, upto: int) -> int:
         """Leave rows out for good, and return how many tuples are lost by it; again, the same number."""
         listed = self._listed(upto)
