@@ -102,7 +102,7 @@ def test_a_process_and_a_worker_die_while_the_others_go_on(
     assert found["by_caller"] == right["by_caller"]
     assert found["by_callee"] == right["by_callee"]
     back = {r.element: r for r in run.recoveries()[:2]}
-    # A batch whose pages went with the host is computed again, and what was passed over then is told again.
+    # What was passed over once is not counted again.
     assert all(r.lost == 0 for r in run.recoveries()[2:])
     assert back["watcher"].lost == len(right["seen"]) - len(found["seen"]) == ROWS
     assert [row["seq"] // ROWS for row in found["seen"]] == [0] * ROWS + [2] * ROWS
