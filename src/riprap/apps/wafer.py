@@ -45,12 +45,14 @@ def wafer(
     protect: Policy | None = None,
     restart: Restart = "live",
     predictions: SinkConnector | None = None,
+    process: str | None = None,
 ) -> rr.Application:
     """Describe wafer yield: a row for every lot, once the next one begins, with the error of its predictions.
 
     ``protect`` is the policy of the operator that learns, which is alone in its processing element: when that fails,
     the others go on, and what they send it meanwhile is lost, unless ``restart`` is "resume". ``predictions`` gets
-    every wafer with its prediction. ``rate`` replays the files of a path as so many wafers a second.
+    every wafer with its prediction. ``rate`` replays the files of a path as so many wafers a second. ``process`` names
+    a driver process for the model, so that it can die alone.
     """
     require_river()
     app = rr.Application("wafer")
@@ -81,6 +83,6 @@ def wafer(
     if predictions is not None:
         app.sink("Predictions", predicted, predictions)
         beyond.append("Predictions")
-    app.place("model", predicted, restart=restart)
+    app.place("model", predicted, restart=restart, process=process)
     app.place("quality", *beyond)
     return app

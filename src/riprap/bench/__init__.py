@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'operators']
+    ['adapters', 'bargain', 'checkpoint', 'operators', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riprap.bench import adapters, bargain, checkpoint, operators
+from riprap.bench import adapters, bargain, checkpoint, operators, wafer
 from riprap.bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -68,6 +68,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             takes=("only", "repetitions", "corner_repetitions", "seconds", "long_seconds", "before"),
             long=True,
             figures=checkpoint.figures,
+        ),
+        Benchmark(
+            name="wafer",
+            summary="how far predictions are off after a crash, with a checkpoint of the model and without",
+            run=wafer.run,
+            table=wafer.table,
+            takes=("points", "rate", "seed", "real", "feed", "at_once"),
+            long=True,
+            figures=wafer.figures,
         ),
     )
 }

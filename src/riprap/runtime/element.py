@@ -189,7 +189,11 @@ class Element:
             frontiers = [f for r in readers if (f := r.frontier) is not None]
             after = done[root][1] if root in done else None
             if len(frontiers) == len(readers) and (after is None or min(frontiers) > after):
-                lost += sum(reader.skip(after, min(frontiers)) for reader in readers)
+                before = sum(reader.lost for reader in readers)
+                for reader in readers:
+                    reader.skip(after, min(frontiers))
+                # One that failed before its next batch has left out the same rows already.
+                lost += sum(reader.lost for reader in readers) - before
         self._launch.folder.event("passed over", element=self.plan.name, tuples=lost)
         return lost
 
@@ -368,6 +372,15 @@ class Element:
         self._error = self.failure()
         self._halted = True
         self._query.stop()
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
+
+    def cut_off(self) -> None:
+        """End the query in the middle of what it does, as a crash would; for trials of recovery in one process."""
+        self._halted = True
+        self._query.stop()
+        # Spark has cancelled the tasks; what the driver does with a batch that is computed cannot be interrupted.
+        self._runner.close()
         if self._checkpointer is not None:
             self._checkpointer.stop()
 

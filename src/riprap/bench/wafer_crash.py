@@ -1,0 +1,236 @@
+"""Crash the model of wafer yield inside one Spark session, so that many trials can run side by side.
+
+    its query is cut off -> its pages are wiped -> it stays down, the others go on -> it is prepared, passes over what
+    it missed, and starts
+
+The way back is that of an element which a supervisor starts again; what is missing is the death of a process.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import riprap as rr
+from riprap.apps.wafer import wafer
+from riprap.bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, agree, judge
+from riprap.compiler import compile_graph
+from riprap.errors import RunError
+from riprap.graph.graph import Graph
+from riprap.runtime.element import Element, Launch
+from riprap.runtime.failures import as_riprap_error
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.meter import Progress
+from riprap.runtime.run import close_books
+from riprap.runtime.site import take_hold
+from riprap.runtime.start import keep_state_layout
+from riprap.runtime.supervision.crashing import wipe_pages
+
+ELEMENTS = SOURCE, MODEL, LAST = "wafer", "model", "quality"
+# A query starts a Python process of its own, for which Spark waits ten seconds: not all may start at once.
+_START_AT_ONCE = 2
+_LOOK_SECONDS = 0.01
+_CHECK_SECONDS = 1.0
+_PATIENCE_SECONDS = 120.0
+_ROWS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What keeps queries that start from getting in each other's way."""
+
+    # Spark refuses two queries of one name, which is chosen just before the start.
+    naming: threading.Lock = field(default_factory=threading.Lock)
+    few: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_START_AT_ONCE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A session and a folder for trials, from any number of threads."""
+
+    session: SparkSession
+    folder: Path
+    wafers: Wafers
+    pace: Pace
+    gate: Gate = field(default_factory=Gate)
+
+    def crash(self, point: Point, scenario: Scenario) -> Trial:
+        """Run the application, crash its model once, and return what came of it."""
+        home = self.home(point, scenario)
+        running = self._start(home, scenario, cut=point.crash)
+        try:
+            running.await_wafers(MODEL, point.crash)
+            crashed = running.crash()
+            running.idle(crashed + point.down)
+            running.restart()
+            seconds = time.time() - crashed
+            seen = running.finish(self.wafers.table.num_rows)
+        except BaseException:
+            running.abandon()
+            raise
+        trial = judge(
+            self.wafers, seen, point, scenario=scenario, way="session", crashed=crashed, seconds=seconds
+        )  # fmt: skip
+        # Not if it failed: then people want to look.
+        shutil.rmtree(home)
+        return trial
+
+    def home(self, point: Point, scenario: Scenario) -> Path:
+        """Return the folder of a trial."""
+        return self.folder / f"{point.number}-{scenario}"
+
+    def undisturbed(self) -> dict[int, float]:
+        """Run the application without a crash; return the quality of each lot."""
+        running = self._start(self.folder / "undisturbed", "none")
+        try:
+            seen = running.finish(self.wafers.table.num_rows)
+        except BaseException:
+            running.abandon()
+            raise
+        return agree("no crash", self.wafers, seen, None)
+
+    def _start(self, home: Path, scenario: Scenario, cut: int | None = None) -> Running:
+        app = wafer(
+            self.wafers.connector(home / "feed", self.pace, cut),
+            rr.memory(),
+            protect=self.pace.policy(scenario),
+            predictions=rr.memory(),
+        )
+        running = Running(app.graph(), self.session, home / "runs", self.pace, self.gate)
+        try:
+            running.start()
+        except BaseException:
+            running.abandon()
+            raise
+        return running
+
+
+class Running:
+    """A run whose elements are started, cut off and started again one by one."""
+
+    def __init__(self, graph: Graph, session: SparkSession, runs: Path, pace: Pace, gate: Gate) -> None:
+        self._pace = pace
+        self._gate = gate
+        self._folder = RunFolder.create(runs, graph.name, time.time)
+        layout = compile_graph(graph, buckets=1, tasks=1)
+        keep_state_layout(self._folder, layout)
+        self._plans = {plan.name: plan for plan in layout.plans}
+        self._housing, self._lease = take_hold(self._folder, None, None, one_host=True)
+        self._launch = Launch(
+            graph=graph,
+            session=session,
+            folder=self._folder,
+            resume=False,
+            interval=pace.trigger,
+            batch_rows=_ROWS,
+            clock=time.time,
+        )
+        self._elements: dict[str, Element] = {}
+        self._going: set[str] = set()
+        self._checked = 0.0
+
+    def start(self) -> None:
+        """Start all elements, the source last: the pace begins with it."""
+        for name in ELEMENTS:
+            self._elements[name] = self._prepare(name, resume=False)
+        for element in self._elements.values():
+            element.open_sinks()
+        for name in reversed(ELEMENTS):
+            with self._gate.few:
+                self._go(name)
+                # Spark runs a first batch even if nothing has come.
+                self.until(lambda: self._elements[name].batch >= 0)  # noqa: B023  (called at once)
+
+    def crash(self) -> float:
+        """Cut the model off and wipe what the host's memory has of it; return when."""
+        crashed = time.time()
+        self._elements[MODEL].cut_off()
+        self._going.remove(MODEL)
+        folders = (self._housing.state, self._housing.results)
+        wipe_pages(str(Path(folder) / MODEL) for folder in folders)
+        return crashed
+
+    def restart(self) -> None:
+        """Start the model again, as a supervisor has it done."""
+        self._elements[MODEL] = self._prepare(MODEL, resume=True)
+        self._elements[MODEL].open_sinks()
+        self._go(MODEL)
+
+    def finish(self, wafers: int) -> Seen:
+        """Wait for the last of so many wafers, end the run, and return what it left."""
+        self.await_wafers(LAST, wafers)
+        last = self._elements[LAST]
+        predictions, lots = (last.publishers[name].table() for name in ("Predictions", "Sink"))
+        seen = Seen(
+            predictions=predictions,
+            lots=lots,
+            events=list(self._folder.read_events()),
+            metrics=list(self._folder.read_metrics()),
+        )
+        self._end(ended=True)
+        return seen
+
+    def abandon(self) -> None:
+        """End a run that failed; its folder stays."""
+        self._end(ended=False)
+        self._housing.remove()
+
+    def await_wafers(self, name: str, wafers: int) -> None:
+        """Wait until an element has so many wafers on record. What it reads is counted in batches of the source."""
+        self.until(lambda: not self._elements[SOURCE].behind({"Source": wafers}))
+        came, edge = 0, 0
+        for line in self._folder.read_metrics():
+            if line["element"] == SOURCE and came < wafers:
+                came, edge = came + line["rows"], line["batch"]
+        self.until(lambda: not self._elements[name].behind({SOURCE: edge}))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for progress, and raise what went wrong instead."""
+        done, moved = 0, time.monotonic()
+        while not condition():
+            now = time.monotonic()
+            batches = sum(self._elements[name].batch for name in self._going)
+            if batches != done:
+                done, moved = batches, now
+            if now > moved + _PATIENCE_SECONDS:
+                raise RunError(f"the run in {self._folder.path} came no further")
+            if now > self._checked + _CHECK_SECONDS:
+                self._checked = now
+                for element in self._elements.values():
+                    if (failure := element.failure()) is not None:
+                        raise as_riprap_error(failure)
+            time.sleep(_LOOK_SECONDS)
+
+    def idle(self, end: float) -> None:
+        """Let time pass while the other elements go on."""
+        self.until(lambda: time.time() >= end)
+
+    def _prepare(self, name: str, *, resume: bool) -> Element:
+        launch = replace(self._launch, resume=resume)
+        if name == MODEL:
+            # One batch of the source at a time, so that it can be cut off after a chosen wafer.
+            launch = replace(launch, batch_rows=1)
+        elif name == LAST:
+            launch = replace(launch, interval=self._pace.last_trigger)
+        plan = self._plans[name]
+        return launch.prepare(plan, self._housing.site(name, launch.home(plan)))
+
+    def _go(self, name: str) -> None:
+        self._elements[name].pass_over()
+        with self._gate.naming:
+            self._elements[name].start()
+        self._going.add(name)
+
+    def _end(self, *, ended: bool) -> None:
+        for element in self._elements.values():
+            element.halt()
+            element.close_sinks()
+        close_books(
+            self._folder, self._lease, self._housing, Progress(tuples_out={}, seconds=0.0), ended=ended
+        )
