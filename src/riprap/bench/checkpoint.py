@@ -38,6 +38,7 @@ QUICK = Plan(
     intervals=(1.0,),
     sizes=(8,),
     size_interval=2.0,
+    size_triggers=4,
     restore_mb=64,
     restore_repetitions=2,
     plain_events=1_000_000,

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from riprap.state.windows import Contents, make_page
 
 LEAST = 0.5
 _PARTS = 20
+# Pages are written by so many threads, as `runtime.checkpointing.recovery` does.
+_AT_ONCE = 4
 _LAYOUT = "a benchmark's"
 _ENTRY = "bench/Join"
 
@@ -143,16 +146,17 @@ def _restore(store: Path, tuples: int, *, cold: bool) -> float:
     warnings: list[str] = []
     root = page_root()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix="bench-") as pages:
-        host = PageStore(pages)
+    with tempfile.TemporaryDirectory(dir=root, prefix="bench-") as memory:
+        host = PageStore(memory)
         began = time.perf_counter()
         opened = open_store(str(store), readonly=True)
         found = restore(
             Versions(opened, _ENTRY), layout=_LAYOUT, lost_until=None, slides=["0"], warn=warnings.append
         )
         if found is not None:
-            for number, page in enumerate(found.slots["0"]):
-                host.write(f"restored.{number}", page)
+            pages = found.slots["0"]
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(host.write, [f"restored.{n}" for n in range(len(pages))], pages))
         opened.close()
         seconds = time.perf_counter() - began
     if found is None or warnings or found.tuples != tuples:
