@@ -84,8 +84,8 @@ def run(
     require_river()
     wafers = Wafers.of(open_feed(feed) if feed is not None else make_wafers(WAFERS, seed=seed))
     count = wafers.table.num_rows
-    pace = Pace(rate=rate or max(1.0, round(count / SECONDS)))
-    real_pace = Pace(rate=min(pace.rate, max(1.0, round(count / REAL_SECONDS))))
+    pace = Pace(rate=rate or a_second(count, SECONDS))
+    real_pace = Pace(rate=min(pace.rate, a_second(count, REAL_SECONDS)))
     plan = Plan(
         wafers=wafers,
         points=draw(points or (QUICK_POINTS if quick else POINTS), count, pace.rate, AFTER, seed),
@@ -116,6 +116,15 @@ def run(
         river=version("river"),
     )
     return {"format": FORMAT, **run_plan(plan, report, show=show), "about": described}
+
+
+def a_second(wafers: int, seconds: float) -> float:
+    """Return how many wafers come a second so that all take about so long.
+
+    >>> a_second(5_381, 18.0)
+    300.0
+    """
+    return max(1.0, round(wafers / seconds, -1))
 
 
 def open_feed(path: Path) -> pa.Table:
@@ -243,7 +252,7 @@ def result_of(
                     s: distribution([e for t in of for e in errors[t.point.number, s]])
                     for s, of in by_scenario.items()
                 },
-                "worst_run": {s: sorted(map(abs, errors[worst, s])) for s in SCENARIOS},
+                "worst_run": {s: distribution(errors[worst, s]) for s in SCENARIOS},
                 "worst_point": worst,
             },
             "trials": [

@@ -29,7 +29,8 @@ def figures(result: Mapping[str, Any], beside: Path) -> list[Path]:
             shares = [number / (len(sizes) - 1) for number in range(len(sizes))]
             # On an axis of powers of ten there is no place for 0.
             there = [(size, share) for size, share in zip(sizes, shares, strict=True) if size > 0]
-            axes.step(*zip(*there, strict=True), label=label, linestyle=line, where="post")
+            if there:
+                axes.step(*zip(*there, strict=True), label=label, linestyle=line, where="post")
         axes.set_xscale("log")
         axes.set_title(title)
         axes.set_xlabel("error of a lot's quality metric, in its unit")

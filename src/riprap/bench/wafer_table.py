@@ -21,7 +21,7 @@ def table(result: Mapping[str, Any]) -> str:
 def _scenarios(result: Mapping[str, Any]) -> str:
     head = [
         "scenario", "RMSE", "worst", "median", "lots", "wafers lost", "seconds down", "checkpoint's age at the crash",
-        "paper: RMSE", "worst",
+        "paper: RMSE", "paper: worst",
     ]  # fmt: skip
     rows = [
         [
