@@ -43,8 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     some.add_argument("--long-seconds", type=float, metavar="S", help="the same, at long intervals")
     some.add_argument("--before", type=Path, metavar="PATH", help="an older source tree to compare with")
     some.add_argument("--points", type=positive, metavar="N", help="how many crashes to draw")
-    some.add_argument("--rate", type=positive_number, metavar="N", help="replay the feed as N tuples a second")
-    some.add_argument("--seed", type=int, metavar="S", help="another feed, and other crashes, for each number")
+    some.add_argument(
+        "--rate", type=positive_number, metavar="N", help="replay the feed as N tuples a second"
+    )
+    some.add_argument(
+        "--seed", type=int, metavar="S", help="another feed, and other crashes, for each number"
+    )
     some.add_argument("--real", type=int, metavar="N", help="at how many points to kill processes")
     some.add_argument("--feed", type=Path, metavar="PATH", help="a feed other than the one that is made")
     some.add_argument("--at-once", type=positive, metavar="N", help="how many runs share the machine")

@@ -42,9 +42,7 @@ class Eventual:
 Policy = Checkpoint | Consistent | Eventual
 
 
-def checkpoint(
-    *, every: str | float, keep: int = 3, group: int | Literal["auto"] = "auto"
-) -> Checkpoint:
+def checkpoint(*, every: str | float, keep: int = 3, group: int | Literal["auto"] = "auto") -> Checkpoint:
     """Describe independent, incremental checkpoints of one operator.
 
     >>> checkpoint(every="10s")

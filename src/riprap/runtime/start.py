@@ -16,8 +16,8 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.graph.policies import seconds
 from riprap.runtime.changes import accept_changes, elements_of
-from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.checkpointing.durable import settle_store
+from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import check_connector, session_config
