@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from tests.runtime.checkpointing.policy import Book, Held, Key, Slots
 
 import riprap as rr
 from riprap.expressions import parse_schema
+from riprap.graph.connectors import SinkConnector, SourceConnector
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
 
@@ -51,54 +54,79 @@ class Tally(rr.CustomOperator):
         self.counts = {}
 
 
-def calls_app(*, keep: int) -> rr.Application:
-    """Describe sums and totals by key, pairs over all tuples, a tally in Python; and sums without protection."""
+def calls_app(
+    source: SourceConnector, sink: Callable[[str], SinkConnector], safe: rr.Checkpoint, *, pairs_by: str
+) -> rr.Application:
+    """Describe sums and totals by key, sums without protection, and pairs.
+
+    Where pairs are of one key for all tuples, they are an element of their own; then there is also a tally in Python.
+    """
     app = rr.Application("calls")
-    safe = rr.checkpoint(every="1h", keep=keep)
-    source = app.source("source", rr.rows(SCHEMA.empty_table()), position="seq")
+    calls = app.source("source", source, position="seq")
     sums = "sum(v) as total, count(*) as n, last(seq) as seq"
     app.sink(
         "sums_out",
-        app.aggregate("sums", source, by="k", window=rr.sliding(tuples=SUMS), select=sums, protect=safe),
-        rr.memory(),
+        app.aggregate("sums", calls, by="k", window=rr.sliding(tuples=SUMS), select=sums, protect=safe),
+        sink("sums_out"),
     )
     app.sink(
         "plain_out",
-        app.aggregate("plain", source, by="k", window=rr.sliding(tuples=PLAIN), select=sums),
-        rr.memory(),
+        app.aggregate("plain", calls, by="k", window=rr.sliding(tuples=PLAIN), select=sums),
+        sink("plain_out"),
     )
     running = app.functor(
         "running",
-        source,
+        calls,
         by="k",
         variables={"n": "0L", "total": "0L"},
         update="n + 1 as n, total + v as total",
         select="k, seq, n, total",
         protect=safe,
     )
-    app.sink("running_out", running, rr.memory())
-    made = app.functor("made", source, where="calls", select="seq, v, one")
-    answered = app.functor("answered", source, where="not calls", select="seq, v, one")
+    app.sink("running_out", running, sink("running_out"))
+    made = app.functor("made", calls, where="calls", select=f"seq, v, {pairs_by}")
+    answered = app.functor("answered", calls, where="not calls", select=f"seq, v, {pairs_by}")
     pairs = app.join(
         "pairs",
         made,
         answered,
-        by="one",
+        by=pairs_by,
         windows=(rr.sliding(tuples=CALLS), rr.sliding(tuples=ANSWERS)),
         where="made.v <= answered.v",
         select="made.seq as made, answered.seq as answered",
         protect=safe,
     )
-    app.sink("pairs_out", pairs, rr.memory())
-    tally = app.custom("tally", Tally, source, schema="seq bigint, n bigint, keys bigint", protect=safe)
-    app.sink("tally_out", tally, rr.memory())
+    app.sink("pairs_out", pairs, sink("pairs_out"))
+    if pairs_by == "one":
+        tally = app.custom("tally", Tally, calls, schema="seq bigint, n bigint, keys bigint", protect=safe)
+        app.sink("tally_out", tally, sink("tally_out"))
     return app
+
+
+def in_memory(keep: int) -> rr.Application:
+    """Describe all of it with nothing outside, to be run by hand."""
+    safe = rr.checkpoint(every="1h", keep=keep)
+    return calls_app(rr.rows(SCHEMA.empty_table()), lambda _: rr.memory(), safe, pairs_by="one")
+
+
+def on_disk(calls: Path, out: Path, every: str, rate: float | None = None) -> rr.Application:
+    """Describe one processing element that reads files and writes files."""
+    source = rr.files(str(calls), rate=rate)
+    safe = rr.checkpoint(every=every)
+    return calls_app(source, lambda name: rr.parquet(out / name, roll=0), safe, pairs_by="k")
+
+
+def draw_calls(many: int, seed: int) -> list[Call]:
+    """Draw calls, of some keys many more than of others."""
+    luck = random.Random(seed)
+    return [Call(luck.choice("aaaabbcdef"), luck.randrange(10), luck.random() < 0.5) for _ in range(many)]
 
 
 class Plainly:
     """The state of every operator, and what each batch puts out."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs_by: str = "one") -> None:
+        self.pairs_by = pairs_by
         self.slots: dict[str, Slots] = {}
         for operator in (*PROTECTED, "plain"):
             self.forget(operator)
@@ -137,8 +165,9 @@ class Plainly:
 
     def _meet(self, call: Call, time: float) -> list[dict[str, Any]]:
         port, size = (0, CALLS) if call.calls else (1, ANSWERS)
-        self._push("pairs", port, 1, Held(time, (call.v, self.seq)), size)
-        others = self._held("pairs", 1 - port, 1)
+        key = 1 if self.pairs_by == "one" else call.k
+        self._push("pairs", port, key, Held(time, (call.v, self.seq)), size)
+        others = self._held("pairs", 1 - port, key)
         if call.calls:
             return [{"made": self.seq, "answered": seq} for v, seq in others if call.v <= v]
         return [{"made": seq, "answered": self.seq} for v, seq in others if v <= call.v]
@@ -153,7 +182,7 @@ class Plainly:
         return [h.what for h in window]
 
 
-def books() -> dict[str, Book]:
+def books(pairs_by: str = "one") -> dict[str, Book]:
     """Begin a book of each protected operator's checkpoints."""
     keys, codes = encode_keys([pa.array(list(KEYS))], len(KEYS))
     of_name = dict(zip(KEYS, buckets_of(keys.hashes, BUCKETS)[codes].tolist(), strict=True))
@@ -162,6 +191,8 @@ def books() -> dict[str, Book]:
     return {
         "sums": Book(lambda key: of_name[key], {"sums/0"}, whole=False),
         "running": Book(lambda key: of_name[key], (), whole=False),
-        "pairs": Book(lambda key: of_one, {"pairs/0", "pairs/1"}, whole=False),
+        "pairs": Book(
+            lambda key: of_one if pairs_by == "one" else of_name[key], {"pairs/0", "pairs/1"}, whole=False
+        ),
         "tally": Book(lambda key: 0, (), whole=True),
     }

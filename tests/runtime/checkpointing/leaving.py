@@ -34,9 +34,13 @@ def lose_host(run_folder: Path) -> None:
 
 def events(run_folder: Path, kind: str) -> list[dict[str, Any]]:
     """Return what a run told of some kind, oldest first."""
-    path = run_folder / "events.jsonl"
+    return [e for e in lines_so_far(run_folder / "events.jsonl") if e["event"] == kind]
+
+
+def lines_so_far(path: Path) -> list[dict[str, Any]]:
+    """Read a file of JSON lines that is being written: a line that is not whole yet is left out."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [e for e in (json.loads(line) for line in lines if line.endswith("\n")) if e["event"] == kind]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def manifests(run_folder: Path, operator: str, store: str | None = None) -> list[CheckpointManifest]:
@@ -81,7 +85,7 @@ def contents_of(pages: Sequence[pa.RecordBatch]) -> Contents:
     for row in _rows(pages):
         key = tuple(row["key"].values())
         held.setdefault(key, row["held"])
-        counters, tuples = found.setdefault(key, (row["counters"], []))
+        _, tuples = found.setdefault(key, (row["counters"], []))
         missing = held[key] - len(tuples)
         if missing > 0:
             tuples[:0] = row["window"][-missing:]

@@ -62,6 +62,11 @@ class Book:
     slides: Collection[str]
     whole: bool
     versions: dict[int, Version] = field(default_factory=dict)
+    history: dict[float, Slots] = field(default_factory=dict)
+
+    def batch(self, time: float, slots: Slots) -> None:
+        """Note what the state is after a batch that was put on record at some time."""
+        self.history[time] = copy.deepcopy(slots)
 
     def add(self, manifest: CheckpointManifest, slots: Slots) -> None:
         """Note a checkpoint that is in the store now."""
@@ -112,9 +117,8 @@ class Book:
         return round(rate * max(lost_until - version.manifest.time, 0.0))
 
     def _came(self, slot: str, key: Key, value: Saved) -> int:
-        """Count the tuples of a key in a value: those it held when the value was first saved."""
-        first = next(v for _, v in sorted(self.versions.items()) if value in v.manifest.slots[slot])
-        held = first.slots[slot].get(key, [])
+        """Count the tuples of a key in a value: those that were held by the time the value ends at."""
+        held = self.history[value.until][slot].get(key, [])
         return sum(value.since < h.time <= value.until for h in held)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
-from tests.runtime.checkpointing.calls import BUCKETS, KEYS, PROTECTED, Call, Plainly, books, calls_app
+from tests.runtime.checkpointing.calls import BUCKETS, KEYS, PROTECTED, Call, Plainly, books, in_memory
 from tests.runtime.checkpointing.hosts import Fleet, Killed, World, mortal
 from tests.runtime.checkpointing.policy import Expected
 
@@ -128,7 +128,7 @@ class Schedule:
 
     def __init__(self, folder: Path) -> None:
         self.world = World()
-        self.fleet = Fleet(calls_app(keep=KEEP), folder, self.world, buckets=BUCKETS)
+        self.fleet = Fleet(in_memory(KEEP), folder, self.world, buckets=BUCKETS)
         self.plainly = Plainly()
         self.books = books()
         self.harm: dict[str, dict[str, str]] = {operator: {} for operator in OPERATORS}
@@ -149,6 +149,8 @@ class Schedule:
         self.world.now += step.seconds
         table = self.plainly.table(step.calls)
         expected = self.plainly.feed(step.calls, self.world.now)
+        for operator, book in self.books.items():
+            book.batch(self.world.now, self.plainly.slots[operator])
         assert self.fleet.run({"source": table}) == expected
 
     def save(self, step: Save) -> None:
