@@ -46,7 +46,8 @@ ANSWER = Answer(matches=3, rows=2, checksum="ab")
 def measured(
     rate: float, policy: Policy | None = None, *, cpu: float = 1.0, answer: Answer = ANSWER
 ) -> Measured:
-    return Measured(policy=policy, rows=100, seconds=100 / rate, cpu=cpu, busy=100 / rate, answer=answer)
+    time = 100 / rate
+    return Measured(policy=policy, rows=100, seconds=time, cpu=cpu, busy=time, work=time, answer=answer)
 
 
 def policy(group: int) -> Policy:

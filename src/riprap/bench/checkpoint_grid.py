@@ -21,12 +21,15 @@ from riprap.bench.checkpoint_ratios import (
 )
 from riprap.bench.checkpoint_runs import Bench, Group, Measured, Policy, join_app
 from riprap.bench.measuring import middle
+from riprap.bench.trial import CORES
 
 # The batch that fills the window, and one more.
 WARM_UP = 2
 # To begin with; the second time the first rate is known.
 _GUESS_PAIRS = 8_000_000
 _CALIBRATION_BATCHES = 5
+# Of the time of a batch; the rest is Spark's.
+_SHARE_OF_WORK = 0.7
 
 Place = tuple[int, float, Group]
 Keep = Callable[[dict[str, Any]], None]
@@ -101,7 +104,13 @@ class Grid:
         for attempt in range(self.plan.calibrations):
             folder = self._folder(window, f"calibration-{attempt}")
             feed = maker.write(folder, batches=_CALIBRATION_BATCHES, batch_rows=rows)
-            rows = max(50, int(self._run(window, feed, None).rate * self.plan.batch_seconds))
+            run = self._run(window, feed, None)
+            # By the work alone: what a batch costs besides does not get less if it is smaller.
+            tasks = 1 if self.kind == "single" else CORES
+            rows = max(50, int(_SHARE_OF_WORK * self.plan.batch_seconds * tasks * run.rows / run.work))
+        if not self.feeds:
+            # The first checkpoint of a process loads compiled code, which takes longer than a checkpoint.
+            self._run(window, feed, Policy(every=self.plan.batch_seconds, group="auto"))
         longest = max(self.plan.measured_seconds(r.every) for r in self.plan.rounds(self.kind))
         self.track.report(f"{self.kind}, window {window:,}: batches of {rows:,} tuples")
         batches = WARM_UP - 1 + ceil(longest / self.plan.batch_seconds)

@@ -71,13 +71,15 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of a run; ``busy`` is the time its batches took, which is less than all of it where input is paced."""
+    """What came of a run; ``busy`` is the time its batches took, which is less than all of it where input is paced, and
+    ``work`` what the join took of it, summed over tasks."""
 
     policy: Policy | None
     rows: int
     seconds: float
     cpu: float
     busy: float
+    work: float
     answer: Answer
     checkpoints: tuple[Taken, ...] = ()
     missed: int = 0
@@ -153,6 +155,7 @@ class Bench:
             seconds=lines[-1]["time"] - lines[warm_up - 1]["time"],
             cpu=after - before,
             busy=sum(line["seconds"]["compute"] + line["seconds"]["publish"] for line in span),
+            work=sum(line["operators"]["Join"]["seconds"] for line in span),
             answer=_answer(lines, table),
             checkpoints=taken(known, feed.entering),
             missed=known[-1]["missed"] if known else 0,
