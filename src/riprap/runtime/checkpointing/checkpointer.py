@@ -25,7 +25,7 @@ from riprap.runtime.checkpointing.durable import Durable, holds_objects
 from riprap.runtime.checkpointing.schedule import Schedule
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
-from riprap.state.checkpoints.increments import Fresh, SlotState, no_seal
+from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import put_together
 from riprap.state.checkpoints.versions import Versions
@@ -184,6 +184,8 @@ class Checkpointer:
             }
 
     def _run(self) -> None:
+        # Compiled code is loaded now, and not while the first checkpoint is due.
+        load_compiled()
         while not self._ending.is_set():
             due, name = self._schedule.next()
             wait = due - self._clock()

@@ -117,6 +117,12 @@ class SlotState:
         return [*kept[:first], made, *kept[end:]], {value.name: value.data}
 
 
+def load_compiled() -> None:
+    """Load, or compile, what a checkpoint runs: it takes half a second, once in a process."""
+    align(np.empty(0, np.uint64), np.empty(0, np.uint64))
+    ranges(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def _together(pages: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Put small neighbours together, newest first."""
     made: list[pa.RecordBatch] = []
