@@ -24,7 +24,8 @@ def test_a_crash_with_a_checkpoint_and_without(spark: SparkSession) -> None:
     assert (saved["scenario"], none["scenario"]) == ("checkpoint", "none")
     for line in (saved, none):
         assert (line["crash"], line["asked"]) == (260, 260)
-        assert 260 < line["back"] < 900
+        # Fewer, if the machine is so slow that the source has not put all of them out by then.
+        assert 260 < line["back"] <= 360
         assert line["down_s"] >= 1.0
     assert none["saved"] is None
     assert saved["saved"] is not None

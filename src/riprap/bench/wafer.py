@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,8 @@ POINTS, QUICK_POINTS = 40, 2
 REAL = 2
 SECONDS = 18.0
 DOWN = (2.0, 5.0)
-# Wafers for so many seconds come after every outage. Processes take longer to be back, and their spare to be ready:
-# where they are killed wafers come slower, and for a while before.
+# Wafers for so many seconds come after every outage.
 AFTER = 3.0
-REAL_SECONDS, REAL_BEFORE, REAL_AFTER = 54.0, 20.0, 15.0
 AT_ONCE = 4
 MASTER = "local[2,2]"
 _TRIES = 3
@@ -58,7 +56,6 @@ class Plan:
     points: tuple[Point, ...]
     pace: Pace
     real: tuple[Point, ...] = ()
-    real_pace: Pace = field(default_factory=lambda: Pace(rate=WAFERS / REAL_SECONDS))
     at_once: int = AT_ONCE
 
 
@@ -85,20 +82,11 @@ def run(
     wafers = Wafers.of(open_feed(feed) if feed is not None else make_wafers(WAFERS, seed=seed))
     count = wafers.table.num_rows
     pace = Pace(rate=rate or a_second(count, SECONDS))
-    real_pace = Pace(rate=min(pace.rate, a_second(count, REAL_SECONDS)))
     plan = Plan(
         wafers=wafers,
-        points=draw(points or (QUICK_POINTS if quick else POINTS), count, pace.rate, AFTER, seed),
+        points=draw(points or (QUICK_POINTS if quick else POINTS), count, pace.rate, seed),
         pace=pace,
-        real=draw(
-            real if real is not None else 0 if quick else REAL,
-            count,
-            real_pace.rate,
-            REAL_AFTER,
-            seed,
-            before=REAL_BEFORE,
-        ),
-        real_pace=real_pace,
+        real=draw(real if real is not None else 0 if quick else REAL, count, pace.rate, seed),
         at_once=at_once,
     )
     described = about(
@@ -107,7 +95,6 @@ def run(
         feed=feed.name if feed is not None else "made",
         wafers=count,
         rate=pace.rate,
-        real_rate=real_pace.rate,
         down=list(DOWN),
         every=pace.every,
         trigger=pace.trigger,
@@ -135,20 +122,14 @@ def open_feed(path: Path) -> pa.Table:
         raise RunError(f"--feed {path} is not a feed of wafers: {error}") from error
 
 
-def draw(
-    count: int, wafers: int, rate: float, after: float, seed: int, *, before: float = 0.0
-) -> tuple[Point, ...]:
-    """Draw when to crash, and for how long, so that wafers come for so many seconds ``before`` and ``after``."""
-    skipped = math.floor(before * rate)
-    left = wafers - skipped - math.ceil(after * rate)
-    if not count:
-        return ()
+def draw(count: int, wafers: int, rate: float, seed: int) -> tuple[Point, ...]:
+    """Draw when to crash, and for how long; the first few are the same however many there are."""
     try:
-        pairs = crash_points(count, wafers=left, rate=rate, down=DOWN, seed=seed)
+        pairs = crash_points(count, wafers=wafers - math.ceil(AFTER * rate), rate=rate, down=DOWN, seed=seed)
     except ValueError as error:
         raise RunError(f"{error}; give a lower --rate") from error
     return tuple(
-        Point(number=number, crash=skipped + outage.crash, down=(outage.back - outage.crash) / rate)
+        Point(number=number, crash=outage.crash, down=(outage.back - outage.crash) / rate)
         for number, (outage, _) in enumerate(pairs)
     )
 
@@ -166,7 +147,7 @@ def run_plan(
     try:
         golden, trials = _in_session(plan, folder, track, session)
         killed = [
-            track.done(_persistently(Killing(plan.wafers, plan.real_pace, folder), point, scenario, track))
+            track.done(_persistently(Killing(plan.wafers, plan.pace, folder), point, scenario, track))
             for point in plan.real
             for scenario in SCENARIOS
         ]
@@ -233,7 +214,7 @@ def result_of(
     *,
     repeated: int = 0,
 ) -> dict[str, Any]:
-    """Sum up: those crashed in a session and those killed apart, for they came at different paces."""
+    """Sum up: those crashed in a session and those killed apart, for they are the same crashes again."""
     errors = {(t.point.number, t.scenario): errors_of(t, wafers, golden) for t in trials}
     pairs = pairs_of(trials)
     by_scenario = {s: [pair[place] for pair in pairs] for place, s in enumerate(SCENARIOS)}

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import riprap as rr
 from riprap.apps.wafer import wafer
-from riprap.bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, agree, judge
+from riprap.bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, agree, hand_out, judge
 from riprap.compiler import compile_graph
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
@@ -37,7 +37,7 @@ ELEMENTS = SOURCE, MODEL, LAST = "wafer", "model", "quality"
 _START_AT_ONCE = 2
 _LOOK_SECONDS = 0.01
 _CHECK_SECONDS = 1.0
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 600.0
 _ROWS = 500_000
 
 
@@ -63,13 +63,14 @@ class Stage:
     def crash(self, point: Point, scenario: Scenario) -> Trial:
         """Run the application, crash its model once, and return what came of it."""
         home = self.home(point, scenario)
-        running = self._start(home, scenario, cut=point.crash)
+        running = self._start(home, scenario, point)
         try:
             running.await_wafers(MODEL, point.crash)
             crashed = running.crash()
             running.idle(crashed + point.down)
             running.restart()
             seconds = time.time() - crashed
+            hand_out(home / "feed")
             seen = running.finish(self.wafers.table.num_rows)
         except BaseException:
             running.abandon()
@@ -95,9 +96,9 @@ class Stage:
             raise
         return agree("no crash", self.wafers, seen, None)
 
-    def _start(self, home: Path, scenario: Scenario, cut: int | None = None) -> Running:
+    def _start(self, home: Path, scenario: Scenario, point: Point | None = None) -> Running:
         app = wafer(
-            self.wafers.connector(home / "feed", self.pace, cut),
+            self.wafers.connector(home / "feed", self.pace, point),
             rr.memory(),
             protect=self.pace.policy(scenario),
             predictions=rr.memory(),

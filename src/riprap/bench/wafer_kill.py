@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import riprap as rr
 from riprap.apps.wafer import wafer
-from riprap.bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, judge
+from riprap.bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, hand_out, judge
 from riprap.errors import RunError
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision import Patience, Supervised, supervise
@@ -46,7 +46,7 @@ class Killing:
 def _kill(wafers: Wafers, pace: Pace, point: Point, scenario: Scenario, home: Path) -> Trial:
     out = {name: home / name for name in ("predictions", "lots")}
     app = wafer(
-        wafers.connector(home / "feed", pace, point.crash),
+        wafers.connector(home / "feed", pace, point),
         rr.parquet(out["lots"]),
         protect=pace.policy(scenario),
         predictions=rr.parquet(out["predictions"]),
@@ -70,6 +70,7 @@ def _kill(wafers: Wafers, pace: Pace, point: Point, scenario: Scenario, home: Pa
         kill_host(run.folder, MODEL)
         _until(run, run.recoveries)
         (back,) = run.recoveries()
+        hand_out(home / "feed")
         _until(run, lambda: _came(kept, "wafer", "Source") == wafers.table.num_rows)
     seen = Seen(
         predictions=pq.read_table(out["predictions"]),

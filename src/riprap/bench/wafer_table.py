@@ -90,6 +90,6 @@ def _about(result: Mapping[str, Any]) -> str:
         f"{about['date']}; {about['machine']}, {about['cores']} cores, {about['memory_gb']} GB, load "
         f"{about['load_before']} before; Python {about['python']}, {versions}, river {about['river']}; "
         f"{about['master']}, {about['at_once']} runs at once, feed {about['feed']}, seed {about['seed']}, "
-        f"{about['wafers']:,} wafers, {about['rate']:g} a second ({about['real_rate']:g} where processes are killed), "
+        f"{about['wafers']:,} wafers, {about['rate']:g} a second, "
         f"batches every {about['trigger']:g} s.{quick}"
     )

@@ -81,15 +81,32 @@ class Wafers:
         """The quality of each lot if nothing crashes, but for the last, which the application does not tell."""
         return told(predict(self.rows))
 
-    def connector(self, folder: Path, pace: Pace, cut: int | None = None) -> SourceConnector:
-        """Write the feed, and replay it so that one of its batches ends after ``cut`` wafers."""
+    def connector(self, folder: Path, pace: Pace, point: Point | None = None) -> SourceConnector:
+        """Write the feed, and replay it so that one of its batches ends where the crash is to come.
+
+        Wafers that come once the model should be back are withheld until :func:`hand_out`: if it takes longer to be
+        back than it should, it loses no more for it.
+        """
         folder.mkdir(parents=True)
-        ends = [0, *([cut] if cut is not None else []), self.table.num_rows]
+        back = min(point.crash + round(point.down * pace.rate), self.table.num_rows - 1) if point else 0
+        ends = [0, *([point.crash, back] if point else []), self.table.num_rows]
         paths = [folder / f"part-{number}.parquet" for number in range(len(ends) - 1)]
         for path, (low, high) in zip(paths, pairwise(ends), strict=True):
             pq.write_table(self.table.slice(low, high - low), path)
         # A scan takes no two files into one batch.
-        return replace(rr.files(paths, rate=pace.rate), scan=True)
+        connector = replace(rr.files(paths, rate=pace.rate), scan=True)
+        if point:
+            paths[-1].rename(_withheld(folder))
+        return connector
+
+
+def hand_out(folder: Path) -> None:
+    """Let the rest of a feed appear."""
+    _withheld(folder).rename(folder / "part-2.parquet")
+
+
+def _withheld(folder: Path) -> Path:
+    return folder / "_withheld.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
