@@ -183,7 +183,7 @@ def test_a_checkpoint_of_a_batch_that_was_not_told_of_has_it_all() -> None:
         (Outage(crash=120, back=181), RESTORED, "checkpoint", "the first difference"),
         (Outage(crash=120, back=181, saved=90), LOST, "checkpoint", "the first difference"),
         (Outage(crash=120, back=181, saved=90), RESTORED, "none", "nobody had saved"),
-        (Outage(crash=120, back=181), {"event": "warning"}, "none", "restored 0 and lost 0 times"),
+        (Outage(crash=120, back=181), {"event": "warning"}, "none", "neither restored nor lost"),
         (Outage(crash=120, back=120, saved=120), RESTORED, "checkpoint", "cannot have been down"),
         (Outage(crash=80, back=90, saved=70), RESTORED, "checkpoint", "saved <= crash"),
     ],
@@ -200,6 +200,13 @@ def test_wafers_that_were_not_counted_as_lost_are_noticed() -> None:
     less = replace(given, events=[RESTORED, {**PASSED, "tuples": 60}])
     with pytest.raises(DisagreementError, match="60 wafers were counted as passed over, and 61 are missing"):
         judged(less)
+
+
+def test_a_model_that_was_started_twice_says_nothing() -> None:
+    given = seen(Outage(crash=120, back=181, saved=90), RESTORED)
+    with pytest.raises(RunError, match="more than once") as raised:
+        judged(replace(given, events=[*given.events, RESTORED]))
+    assert not isinstance(raised.value, DisagreementError)
 
 
 def test_a_model_that_is_not_back_in_time_says_nothing() -> None:

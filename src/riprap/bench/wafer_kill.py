@@ -20,6 +20,7 @@ from riprap.errors import RunError
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision import Patience, Supervised, supervise
 from riprap.runtime.supervision.crashing import kill_host
+from riprap.runtime.supervision.journal import Recovered
 
 MODEL, PROCESS = "model", "model"
 _LOOK_SECONDS = 0.02
@@ -68,8 +69,8 @@ def _kill(wafers: Wafers, pace: Pace, point: Point, scenario: Scenario, home: Pa
         _until(run, lambda: _came(kept, MODEL, "Model") >= point.crash)
         crashed = time.time()
         kill_host(run.folder, MODEL)
-        _until(run, run.recoveries)
-        (back,) = run.recoveries()
+        _until(run, lambda: _recoveries(run))
+        back = _recoveries(run)[0]
         hand_out(home / "feed")
         _until(run, lambda: _came(kept, "wafer", "Source") == wafers.table.num_rows)
     seen = Seen(
@@ -84,6 +85,10 @@ def _kill(wafers: Wafers, pace: Pace, point: Point, scenario: Scenario, home: Pa
     )  # fmt: skip
     shutil.rmtree(home)
     return trial
+
+
+def _recoveries(run: Supervised) -> list[Recovered]:
+    return [recovered for recovered in run.recoveries() if recovered.element == MODEL]
 
 
 def _came(folder: RunFolder, element: str, operator: str) -> int:
