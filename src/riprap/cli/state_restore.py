@@ -29,6 +29,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
             ]
             chosen: Any = None
         elif arguments.fresh:
+            _check_pairs(about, arguments)
             wish(run.home(about.name), about.name, FRESH)
             texts = [
                 f"'{about.name}' starts without state. Its checkpoints stay until newer ones push them out"
@@ -49,17 +50,21 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     return 0
 
 
+def _check_pairs(about: About, arguments: argparse.Namespace) -> None:
+    if about.replays and not arguments.force:
+        raise UsageError(
+            f"'{about.name}' brings tuples together one by one: with an older state those would meet that do not "
+            "belong together. It is restored by itself when it has to be; --force does it all the same"
+        )
+
+
 def _check(run: Inspection, about: About, arguments: argparse.Namespace, screen: Screen) -> list[str]:
     """Refuse a version that would not come back whole; say what will happen."""
     if about.protected is False:
         raise UsageError(
             f"'{about.name}' has no protect= policy: it starts with the state it has, or --fresh"
         )
-    if about.replays and not arguments.force:
-        raise UsageError(
-            f"'{about.name}' brings tuples together one by one: with an older version those would meet that do not "
-            "belong together. It is restored by itself when it has to be; --force does it all the same"
-        )
+    _check_pairs(about, arguments)
     number = arguments.version
     with reading(run, about.name) as versions:
         check_version(versions, about.name, number)

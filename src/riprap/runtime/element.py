@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from riprap.channels import ChannelReader
 from riprap.compiler import Plan, describe_state
+from riprap.errors import RunError
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
@@ -31,7 +32,7 @@ from riprap.runtime.query import answers_of
 from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
-from riprap.runtime.site import Site
+from riprap.runtime.site import EXECUTOR, Site
 from riprap.runtime.tables import Tables
 from riprap.runtime.task import save_plan
 
@@ -57,6 +58,10 @@ class Launch:
 
     def prepare(self, plan: Plan, site: Site) -> Element:
         """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
+        if plan.protected and EXECUTOR in site.pages.folder:
+            raise RunError(
+                f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
+            )
         home = self.home(plan)
         rates = _rates(self.graph, plan)
         setting = self._save_setting(plan, site, home, rates)
@@ -242,7 +247,12 @@ class Element:
             writer = writer.trigger(availableNow=True)
         for leaving in self._once.values():
             leaving.forget()
-        self._query = writer.start()
+        try:
+            self._query = writer.start()
+        except BaseException:
+            if self._checkpointer is not None:
+                self._checkpointer.stop()
+            raise
         if self._checkpointer is not None:
             self._checkpointer.start()
 

@@ -72,27 +72,28 @@ def run(
     try:
         check_connector(session, graph)
         run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
-        accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
-        store = settle_store(run_folder.path, store)
-        tasks = parallelism or session.sparkContext.defaultParallelism
-        layout = compile_graph(
-            graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=tasks, path=path
-        )
-        keep_state_layout(run_folder, layout)
-        # First the lease, then the sweep: the run to take up may look as dead as others.
+        # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
+        # dead as others.
         housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
-        sweep(page_root(), clock=clock)
-        launch = Launch(
-            graph=graph,
-            session=session,
-            folder=run_folder,
-            resume=resume,
-            interval=interval,
-            batch_rows=batch_rows,
-            clock=clock,
-            store=store,
-        )
         try:
+            sweep(page_root(), clock=clock)
+            accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
+            store = settle_store(run_folder.path, store)
+            tasks = parallelism or session.sparkContext.defaultParallelism
+            layout = compile_graph(
+                graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=tasks, path=path
+            )
+            keep_state_layout(run_folder, layout)
+            launch = Launch(
+                graph=graph,
+                session=session,
+                folder=run_folder,
+                resume=resume,
+                interval=interval,
+                batch_rows=batch_rows,
+                clock=clock,
+                store=store,
+            )
             run_folder.describe(
                 graph.name,
                 options_of(layout, housing, batch_rows=batch_rows, interval=interval, store=store),

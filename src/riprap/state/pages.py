@@ -110,7 +110,9 @@ class PageStore:
         removed = 0
         with os.scandir(self.folder) as entries:
             for entry in entries:
-                if entry.name not in names:
+                # A page that is kept may still be on its way, under its temporary name.
+                coming = entry.name.startswith(".") and entry.name[1:].rpartition(".")[0] + _SUFFIX in names
+                if entry.name not in names and not coming:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
                         removed += 1

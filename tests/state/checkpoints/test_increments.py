@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -256,3 +257,22 @@ def test_objects_are_read_only_with_their_seal(tmp_path: Path) -> None:
     assert sealing.read(saved, sealed=True).whole
     assert not Versions(store, "app/model", key=b"other").read(saved, sealed=True).whole
     assert Versions(store, "app/model").read(saved, sealed=True).whole, "nothing to check without a key"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_clean_ups_of_clean_ups_lose_nothing(tmp_path: Path, seed: int) -> None:
+    random, names = Random(seed), [f"k{i}" for i in range(12)]
+    durable, windows = Durable(tmp_path, None), Windows(40)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(increments, "_NOT_WORTH", 20)
+        patch.setattr(increments, "_MOST_VALUES", 12)
+        patch.setattr(increments, "_MERGED_AT_ONCE", 5)
+        for _ in range(120):
+            # The first keys get most of the tuples.
+            page = windows.batch([names[min(11, int(random.expovariate(0.5)))] for _ in range(30)], [])
+            assert page is not None
+            durable.checkpoint([page])
+            found = durable.restore()
+            assert found is not None
+            wanted = {name: windows.contents.get(name, []) for name in names}
+            assert contents_of(found.slots["0"], names) == wanted

@@ -84,6 +84,7 @@ class _Operator:
     whole: Record | None = None
     saving: Record | None = None
     next: int | None = None
+    making: str | None = None
     entered: int = 0
     since: float = 0.0
     until: float = 0.0
@@ -168,6 +169,7 @@ class Checkpointer:
         """Name the pages that are still to be saved."""
         with self._lock:
             waiting = {w.page for known in self._operators.values() for w in known.waiting}
+            waiting |= {known.making for known in self._operators.values() if known.making is not None}
             wholes = [r for known in self._operators.values() for r in (known.whole, known.saving)]
             return waiting.union(*(record.pages() for record in wholes if record is not None))
 
@@ -192,7 +194,11 @@ class Checkpointer:
             if wait > 0:
                 self._ending.wait(min(wait, _LOOK_SECONDS))
                 for each in self._operators.values():
-                    self._put_together(each)
+                    try:
+                        self._put_together(each)
+                    except Exception as error:
+                        # They wait one by one, and nothing is lost by it.
+                        self._tell("warning", what=f"checkpoints of '{each.name}'", message=str(error))
                 continue
             known = self._operators[name]
             # Of all elements in this process one at a time.
@@ -340,9 +346,17 @@ class Checkpointer:
             if many <= _MANY_WAIT:
                 return
             old = [w for w in known.waiting if (w.slot, w.buckets) == place][: _MANY_WAIT // 2]
-        page = put_together([self._site.find_page(w.page) for w in reversed(old)])
-        name = self._site.pages.write(f"{old[-1].page}-and-before", page)
-        made = replace(old[-1], page=name, since=old[0].since)
+            # Named before it is there: whoever collects pages meanwhile leaves it alone.
+            known.making = name = f"{old[-1].page}-and-before"
+        try:
+            page = put_together([self._site.find_page(w.page) for w in reversed(old)])
+            self._site.pages.write(name, page)
+            made = replace(old[-1], page=name, since=old[0].since)
+            self._take_for(known, old, made)
+        finally:
+            known.making = None
+
+    def _take_for(self, known: _Operator, old: Sequence[Waiting], made: Waiting) -> None:
         gone = set(map(id, old))
         with self._lock:
             first = next((n for n, w in enumerate(known.waiting) if id(w) in gone), None)

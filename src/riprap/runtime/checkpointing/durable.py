@@ -32,11 +32,17 @@ class Durable:
     url: str
     identity: str
     key: bytes | None = None
+    own: bool = False
 
     @classmethod
     def of(cls, run_folder: Path, identity: str, url: str | None) -> Durable:
         """Take the store at ``url``, or a folder in the run's; the key from the file that the environment names."""
-        return cls(url or str(run_folder / FOLDER), identity, _key())
+        return cls(url or str(run_folder / FOLDER), identity, _key(), own=url is None)
+
+    @property
+    def never_made(self) -> bool:
+        """Whether it is the run's own folder, and no operator was protected so far."""
+        return self.own and not Path(self.url).exists()
 
     def open(self, element: str, *, readonly: bool = False) -> Store:
         """Open the store for a processing element. One process alone may write to a database of RocksDB's, so each

@@ -28,6 +28,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.ledger import Manifest, Record, page_name
+from riprap.state.stores import Store
 
 WISHES = "restore.json"
 FRESH = "fresh"
@@ -58,7 +59,10 @@ class Recovery:
         record = self.site.ledger.get(batches[-1])
         wishes = read_wishes(self.home)
         gone = any(not self.site.page_size(name) for name in _state_pages(record))
-        if record.batch >= 0 and (gone or wishes):
+        if record.batch < 0:
+            # There is no state yet, so there is nothing to wish for.
+            (self.home / WISHES).unlink(missing_ok=True)
+        elif gone or wishes:
             self._bring_back(record, wishes, gone=gone)
         self._forget_lost_output(batches)
 
@@ -68,15 +72,23 @@ class Recovery:
         if not gone:
             operators = [name for name in operators if name in wishes]
         pages: dict[str, tuple[str, ...]] = {}
-        since = -1
-        store = self.durable.open(self.plan.name) if self.plan.protected else None
+        since, told = -1, float("inf")
+        # Only to read: a store that is not there, because nothing is mounted, must not be taken for an empty one.
+        there = bool(self.plan.protected) and not self.durable.never_made
+        store = self.durable.open(self.plan.name, readonly=True) if there else None
         try:
             for number, operator in enumerate(operators):
-                found = self._find(operator, record, wishes.get(operator), store)
+                found = self._find(operator, record, wishes.get(operator), store, gone=gone)
                 reach("restore-read", number, self.plan.name)
                 if found is not None:
                     since = found.manifest.batch
-                pages.update(self._put(operator, found, record))
+                put = self._put(operator, found, record)
+                time = found.manifest.time if found is not None else told
+                for slot, names in put.items():
+                    # A clock goes back with nobody's wish; of several times told, the earliest closes no window unseen.
+                    if not is_clock(slot) or (gone and time < told):
+                        pages[slot] = names
+                told = min(told, time)
                 reach("restore-paged", number, self.plan.name)
         finally:
             if store is not None:
@@ -89,7 +101,9 @@ class Recovery:
         (self.home / WISHES).unlink(missing_ok=True)
         self.tell("state restored", element=self.plan.name, seconds=self.clock() - began, host_lost=gone)
 
-    def _find(self, operator: str, record: Record, wish: Any, store: Any) -> Restored | None:
+    def _find(
+        self, operator: str, record: Record, wish: Any, store: Store | None, *, gone: bool
+    ) -> Restored | None:
         """Look for the version an operator comes back from, and say what became of its state."""
         found = self.plan.graph[operator]
         if operator not in self.plan.protected or wish == FRESH:
@@ -101,18 +115,26 @@ class Recovery:
             self.tell("warning", what=f"checkpoint of '{operator}'", message=text)
 
         lost_until = self.clock() if self.plan.restart == "live" else record.time
-        versions = self.durable.versions(store, operator)
-        restored = restore(
-            versions,
-            layout=self.layouts[operator],
-            lost_until=None if self.plan.replays else lost_until,
-            slides={f"{operator}/{slot}" for slot in found.slides},
-            sealed=holds_objects(found),
-            # Of an object there is no part: the one before it is better than none.
-            whole=found.replays or holds_objects(found),
-            version=wish if isinstance(wish, int) else None,
-            warn=warn,
+        restored = (
+            None
+            if store is None
+            else restore(
+                self.durable.versions(store, operator),
+                layout=self.layouts[operator],
+                lost_until=None if self.plan.replays else lost_until,
+                slides={f"{operator}/{slot}" for slot in found.slides},
+                sealed=holds_objects(found),
+                # Of an object there is no part: the one before it is better than none.
+                whole=found.replays or holds_objects(found),
+                version=wish if isinstance(wish, int) else None,
+                warn=warn,
+            )
         )
+        if restored is None and not gone:
+            raise RunError(
+                f"'{operator}' is to be restored from version {wish}, which cannot be used; its state is as it was. "
+                "'riprap state verify' says what is wrong; 'riprap state restore --cancel' takes the wish back"
+            )
         if restored is None:
             self.tell(
                 "state lost",

@@ -14,6 +14,7 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.kafka import explained
 from riprap.runtime.site import Housing
 from riprap.runtime.supervision.messages import Link
+from riprap.state.ledger import Ledger
 
 
 @dataclass(slots=True)
@@ -152,6 +153,11 @@ class Crew:
         del self._members[name]
         self._link.send("ended", element=name)
 
+    def _recorded(self, name: str) -> int:
+        """Return the newest batch that an element which is not at work has on record."""
+        plan = next(plan for plan in self._plans if plan.name == name)
+        return max(Ledger(str(self._launch.home(plan) / "ledger")).batches(), default=-1)
+
     @contextlib.contextmanager
     def _reporting(self, name: str, *, final: bool = False) -> Iterator[None]:
         """Report what goes wrong with an element."""
@@ -167,6 +173,6 @@ class Crew:
                 element=name,
                 error=type(error).__name__,
                 message=str(error),
-                batch=member.element.batch if member is not None else -1,
+                batch=member.element.batch if member is not None else self._recorded(name),
                 final=final,
             )

@@ -5,7 +5,8 @@
     error that another try cannot mend (``HOPELESS``),
       or rows that would be lost by stopping                         give up, with the error
     element did not start the first time                             give up, with the error
-    same element, same way, same batch as its failure before         give up, with the error
+    same element, same way, same batch as its failure before,
+      within ``window``, and no store that is away                   give up, with the error
     query failed, first time within ``window``                       retry the query
     query failed, again within ``window``                            restart the process
     state pages gone (host lost)                                     retry the query, which restores what it can;
@@ -157,7 +158,7 @@ class Decision:
 def decide(failure: Failure, patience: Patience, history: Sequence[Decision]) -> Action:
     """Say what to do about a failure; ``history`` is what was decided before, oldest first."""
     past = _since_given_up(history)
-    hopeless = _hopeless(failure, past)
+    hopeless = _hopeless(failure, patience, past)
     if hopeless is not None:
         return hopeless
     match failure:
@@ -175,7 +176,7 @@ def _since_given_up(history: Sequence[Decision]) -> Sequence[Decision]:
     return history[ends[-1] + 1 :] if ends else history
 
 
-def _hopeless(failure: Failure, past: Sequence[Decision]) -> GiveUp | None:
+def _hopeless(failure: Failure, patience: Patience, past: Sequence[Decision]) -> GiveUp | None:
     """Give up where another try would come to the same end."""
     match failure:
         case QueryFailed(error=error, message=message, final=True):
@@ -190,7 +191,8 @@ def _hopeless(failure: Failure, past: Sequence[Decision]) -> GiveUp | None:
         for d in past
         if isinstance(d.failure, ElementFailure) and d.failure.element == failure.element
     ]
-    if not before or _way(before[-1]) != _way(failure):
+    recent = bool(before) and failure.time - before[-1].time <= patience.window
+    if not recent or _way(before[-1]) != _way(failure) or _may_pass(failure):
         return None
     match failure:
         case QueryFailed(error=error, message=message):
@@ -201,6 +203,11 @@ def _hopeless(failure: Failure, past: Sequence[Decision]) -> GiveUp | None:
         error="RunError",
         reason=f"element '{failure.element}' hangs after batch {failure.batch}, and did so again when it was restarted",
     )
+
+
+def _may_pass(failure: ElementFailure) -> bool:
+    """Say whether the same again is no sign: a store that is away may be back."""
+    return isinstance(failure, QueryFailed) and failure.error == "StoreError"
 
 
 def _way(failure: ElementFailure) -> tuple[object, ...]:

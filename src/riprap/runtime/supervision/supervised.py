@@ -69,7 +69,6 @@ def supervise(
     )
     pickled = _pickled(graph)
     run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
-    accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
     store = settle_store(run_folder.path, store)
     conditions = Conditions(
         master=master,
@@ -85,10 +84,12 @@ def supervise(
         stdout=stdout,
     )
     one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
-    # First the lease, then the sweep: the run to take up may look as dead as others.
+    # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
+    # dead as others.
     housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
     try:
         sweep(page_root(), clock=clock)
+        accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
         _write_private(run_folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(

@@ -165,6 +165,6 @@ def _trim(page: pa.RecordBatch, newer: Reckoning, *, oldest: bool) -> pa.RecordB
     rows = np.flatnonzero((lengths > 0) | (~told & ~(index.void & oldest)))
     offsets, tuples = window_of(page)
     kept = tuples.take(pa.array(ranges(offsets[1:][rows] - lengths[rows], lengths[rows])))
-    # Of a key that newer pages tell of, only the tuples matter.
-    held: Ints = np.where(told, lengths, held_of(page))
+    # Of a key that newer pages tell of: what they still miss, which older pages may have too.
+    held: Ints = np.where(told, left, held_of(page))
     return remake_page(page, rows, held[rows], lengths[rows], kept)
