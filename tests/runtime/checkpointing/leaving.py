@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from tests.runtime.harness import page_folder
 
+import riprap as rr
 from riprap.errors import RiprapError
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
@@ -24,6 +25,14 @@ Contents = dict[tuple[Any, ...], tuple[list[int], list[Any]]]
 
 class LeftError(Exception):
     """Raised to leave a run without ending it."""
+
+
+def still_running(run: rr.Run) -> bool:
+    """Raise what stopped a run, if anything did."""
+    if not run.running:
+        run.wait()
+        raise AssertionError("the run ended by itself")
+    return True
 
 
 def lose_host(run_folder: Path) -> None:

@@ -21,6 +21,7 @@ from tests.runtime.checkpointing.leaving import (
     lose_host,
     manifests,
     newest_record,
+    still_running,
 )
 from tests.runtime.harness import wait_until
 from tests.stages import Stage
@@ -94,7 +95,7 @@ def take_up(spark: SparkSession, group: str, folder: Path) -> TakenUp:
 
 def settled(run: rr.Run, complete: int) -> bool:
     """Say whether all input is on record everywhere, and every operator saved as of the last batch."""
-    assert run.running, "the run stopped"
+    still_running(run)
     newest = {plan.name: newest_record(run.folder, plan.name) for plan in run.layout.plans}
     if newest[run.layout.plans[0].name].sources.get("calls", (0, 0))[1] != complete:
         return False

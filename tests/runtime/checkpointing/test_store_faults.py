@@ -26,6 +26,7 @@ from tests.runtime.checkpointing.leaving import (
     lose_host,
     manifests,
     newest_record,
+    still_running,
 )
 from tests.runtime.harness import read_parts, wait_until, whole
 from tests.services.redis import Redis
@@ -131,8 +132,7 @@ class Application:
         return int(sources["source"][1]) if "source" in sources else 0
 
     def _check(self) -> bool:
-        assert self.run.running, "the run stopped"
-        return True
+        return still_running(self.run)
 
 
 def break_and_mend(app: Application, fault: Callable[[], None], mend: Callable[[], None]) -> None:
