@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -35,6 +34,7 @@ from riprap.adapters.tcp import TcpFetcher
 from riprap.errors import RunError
 from riprap.graph.connectors import FromTcp
 from riprap.graph.operators import Source
+from riprap.runtime import draining
 from riprap.runtime.fetched_feed import FetchedFeed
 from riprap.runtime.leaving import Leaving
 
@@ -410,7 +410,7 @@ def test_a_run_whose_source_does_not_answer_does_not_end_and_can_be_taken_up(
     app = copying_of({"in": rr.from_tcp(server.host, server.port)}, tmp_path / "out")
     run = app.run(spark=spark, trigger="50ms", runs=runs)
     wait_for(run, 2)
-    monkeypatch.setattr(sys.modules[rr.Run.__module__], "_QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(draining, "_QUIET_SECONDS", 0.5)
     monkeypatch.setattr(Leaving, "ask", lambda _: None)
     with pytest.raises(RunError, match=r"source 'in' .*rows it has read are not computed.*Take the run up"):
         run.stop()

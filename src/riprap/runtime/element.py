@@ -240,7 +240,7 @@ class Element:
         writer = self._answers.writeStream.queryName(_free_name(launch.session, name)).foreachBatch(
             self._runner
         )
-        writer = writer.option("checkpointLocation", checkpoint.as_uri())
+        writer = writer.option("checkpointLocation", f"file://{checkpoint}")
         if launch.interval is not None:
             writer = writer.trigger(processingTime=f"{int(launch.interval * 1000)} milliseconds")
         elif not self._watched:

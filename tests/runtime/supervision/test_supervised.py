@@ -143,7 +143,7 @@ def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
     source = app.source("calls", rr.files(str(calls)), position="seq")
     app.function("check", hang_once(str(tmp_path / "marker")), returns="bigint")
     app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.parquet(out, roll=0))
-    patience = Patience(silent=25.0, stuck=25.0, restarts=1, standby=("local[1,3]",))
+    patience = Patience(silent=12.0, stuck=24.0, restarts=1, standby=("local[1,3]",))
     with supervise(app.graph(), runs=runs, trigger="100ms", patience=patience, spare=False, **OPTIONS) as run:
         until(run, lambda: published(out) == ROWS)
         put_file(calls, 1)
@@ -161,7 +161,7 @@ def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
         ("RestartProcess", None),
         ("RestartElsewhere", "local[1,3]"),
     ]
-    assert all(recovered.detect >= 25.0 for recovered in run.recoveries())
+    assert all(recovered.detect >= 12.0 for recovered in run.recoveries())
 
 
 APPLICATION = """\
