@@ -85,7 +85,7 @@ def test_an_application_that_would_misread_the_state_is_refused(
     app.sink("Sink", sums, rr.memory())
 
     with pytest.raises(
-        rr.RunError, match=r"has state of Aggregator, BargainIndex that this application would misread"
+        rr.RunError, match=r"(?s)cannot take up:.*'Aggregator' has changed: .*'BargainIndex' is gone: "
     ):
         app.run(spark=spark, folder=folder)
 
