@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.runtime.checkpointing.inspection import About
-from riprap.state.checkpoints.groups import decode, digest
+from riprap.state.checkpoints.groups import decode, digest, name_of
 from riprap.state.checkpoints.manifest import Saved
 from riprap.state.checkpoints.restoring import restore
 from riprap.state.checkpoints.versions import Versions
@@ -128,8 +128,7 @@ class Verifier:
         if not self._is_sealed(saved, data):
             found.append(damage("the value does not have the seal of the key that is configured"))
         # Blocks have their digests in the manifest; the name of a value is that of the header and the blocks.
-        blocks = "".join(block.digest for block in (*saved.groups, saved.index))
-        if digest((digest(data.slice(0, saved.header)) + blocks).encode()) != saved.name:
+        if name_of(data.slice(0, saved.header), [*saved.groups, saved.index]) != saved.name:
             return [*found, damage("its schema is damaged")]
         decoded = decode(data, saved.name, saved.header, saved.groups, saved.index)
         for number, (block, group) in enumerate(zip(saved.groups, decoded.groups, strict=True)):
