@@ -165,11 +165,12 @@ def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
 
 
 APPLICATION = """\
+import os
 from pathlib import Path
 
 from tests.runtime.supervision.watched import watched
 
-app = watched(Path("calls"), Path("out"), rate=400)
+app = watched(Path("calls"), Path("out"), rate=int(os.environ["RATE"]))
 """
 
 
@@ -186,6 +187,7 @@ def test_drivers_do_not_outlive_their_supervisor(runs: Path, tmp_path: Path) -> 
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
     }
+    around["env"]["RATE"] = "50"  # The first process is still feeding when the second has published.
     with subprocess.Popen(command, **around) as supervisor:
         wait_until(lambda: published(tmp_path / "out" / "by_callee") or supervisor.poll() is not None)
         folder = (runs / "watched" / "latest").resolve()
@@ -197,6 +199,7 @@ def test_drivers_do_not_outlive_their_supervisor(runs: Path, tmp_path: Path) -> 
     assert len(started) >= 4
     wait_until(lambda: not any(lives(p) for p in started), seconds=60)
 
+    around["env"]["RATE"] = "2000"
     done = subprocess.run([*command, "--folder", str(folder), "--json"], check=False, timeout=300, **around)
 
     assert done.returncode == 0, done.stderr
