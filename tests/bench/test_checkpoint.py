@@ -69,8 +69,8 @@ def test_corners_are_measured_more_often() -> None:
     assert rounds[-1] == Round(131072, 10.0, (512, 4096))
     assert len(list(plan.rounds("per-key"))) == 2 * 2 + 3 * 2
     assert len(list(plan.rounds("zipf"))) == 2
-    assert plan.measured_seconds(1.0) == 6.0
-    assert plan.measured_seconds(10.0) == 22.0
+    assert plan.measured_seconds(1.0) == 4.0
+    assert plan.measured_seconds(10.0) == 12.0
     assert set(plan.estimate()) == set(plan.only)
 
 
@@ -187,7 +187,7 @@ def test_all_of_it_on_tiny_sizes(spark: SparkSession, tmp_path: Path) -> None:
     assert shares[-1] == pytest.approx(1.0)
     # What is kept grows part by part, and a pair at a time within one.
     assert [len(each["parts"]) for each in kept] == [2, 3, 3, 4, 4, 5, 5, 5]
-    assert [len(each["parts"]["size"]["runs"]) for each in kept[-3:]] == [1, 2, 2]
+    assert [len(each["parts"]["size"]["pairs"]) for each in kept[-3:]] == [1, 2, 2]
     shown = checkpoint.table(result)
     assert "unprotected, window" in shown
     assert "full speed" in shown
@@ -197,6 +197,15 @@ def test_all_of_it_on_tiny_sizes(spark: SparkSession, tmp_path: Path) -> None:
         "checkpoint-single-0.25s.svg", "checkpoint-size.svg"
     ]  # fmt: skip
     assert "groups of 128" in drawn[0].read_text()
+
+    # What is done is not done again, and what was measured in another way is not mixed in.
+    again = replace(plan, only=("single", "size"))
+    resumed = checkpoint.run_plan(again, heard.append, earlier=json.loads(json.dumps(result)), session=spark)
+    for part in again.only:
+        assert resumed["parts"][part]["lines"] == parts[part]["lines"]
+        assert len(resumed["parts"][part]["sittings"]) == 2
+    with pytest.raises(RunError, match=r"single measured with seconds 0.8, and this would be 0.5"):
+        checkpoint.run_plan(replace(again, seconds=0.5), heard.append, earlier=result, session=spark)
 
 
 def test_a_result_of_something_else_is_not_written_over() -> None:

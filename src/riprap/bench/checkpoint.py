@@ -1,7 +1,8 @@
 """What checkpoints cost: the joins of the paper with and without them, large states, restoring, and no policy at all.
 
 A protected run is compared with the unprotected ones before and after it, and the ratio is the median over such pairs.
-Results are kept after every round, so that one can stop a measurement that takes hours and use what there is.
+Results are kept after every round, so that one can stop a measurement that takes hours, use what there is, and go on
+some other time: rounds that are in the result already are not run again.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from riprap.bench.checkpoint_figures import figures as figures
-from riprap.bench.checkpoint_grid import Grid
+from riprap.bench.checkpoint_grid import Grid, Ran
 from riprap.bench.checkpoint_plain import measure_plain, source_of
 from riprap.bench.checkpoint_plan import GRIDS, PARTS, Part, Plan, Track
 from riprap.bench.checkpoint_restore import measure_restore
 from riprap.bench.checkpoint_runs import Bench
-from riprap.bench.checkpoint_sizes import Sizes
+from riprap.bench.checkpoint_sizes import Pair, Sizes
 from riprap.bench.checkpoint_table import table as table
 from riprap.bench.measuring import Report, about, rounded
 from riprap.bench.trial import MASTER, SETTINGS
@@ -61,7 +62,7 @@ def run(
     keep: Keep = lambda result: None,
     show: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Any]:
-    """Run the experiments, or ``only`` some; parts of an ``earlier`` result that are not measured again stay.
+    """Run the experiments, or ``only`` some, as far as they are not in an ``earlier`` result; its other parts stay.
 
     ``before`` is an older source tree, for the part that needs one; ``keep`` hears of the result so far, ``show`` of
     the share that is done.
@@ -105,8 +106,8 @@ def run_plan(
     track = Track(sum(estimate.values()), report, show)
     report(f"this takes about {track.total / 60:.0f} minutes: {_shown(estimate)}")
 
-    def put(part: str, described: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-        parts[part] = rounded({**found, "about": described})
+    def put(part: str, sittings: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> None:
+        parts[part] = rounded({**found, "sittings": sittings})
         keep({"format": FORMAT, "parts": dict(parts)})
 
     def describe(part: Part) -> dict[str, Any]:
@@ -114,30 +115,43 @@ def run_plan(
         return about(
             seed=plan.seed,
             quick=quick,
-            repetitions=plan.repetitions,
-            corner_repetitions=plan.corner_repetitions,
             seconds=plan.seconds,
             long_seconds=plan.long_seconds,
             master=MASTER,
             settings=SETTINGS,
         )
 
+    def go_on(part: Part) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+        """Return what there is of a part, and its sittings with a new one; both must be of the same kind."""
+        there = parts.get(part, {"sittings": []})
+        this = describe(part)
+        for sitting in there["sittings"]:
+            for name in ("seed", "quick", "seconds", "long_seconds"):
+                if sitting[name] != this[name]:
+                    raise RunError(
+                        f"the result that is there has {part} measured with {name} {sitting[name]}, and this would be "
+                        f"{this[name]}: use the same, or another file"
+                    )
+        return there, [*there["sittings"], this]
+
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as name:
         folder = Path(name)
         if "restore" in plan.only:
-            put("restore", describe("restore"), measure_restore(plan, folder, track))
+            put("restore", [describe("restore")], measure_restore(plan, folder, track))
         if "plain" in plan.only and before is not None:
-            put("plain", describe("plain"), measure_plain(plan, folder / "plain", before, track))
+            put("plain", [describe("plain")], measure_plain(plan, folder / "plain", before, track))
         kinds = [kind for kind in GRIDS if kind in plan.only]
         own = _session() if session is None and (kinds or "size" in plan.only) else None
         try:
             bench = Bench(own or session, folder)
             for kind in kinds:
-                grid = Grid(kind, plan, bench, track)
-                put(kind, described := describe(kind), grid.measure(partial(put, kind, described)))
+                there, sittings = go_on(kind)
+                grid = Grid(kind, plan, bench, track, [Ran.from_json(r) for r in there.get("rounds", ())])
+                put(kind, sittings, grid.measure(partial(put, kind, sittings)))
             if "size" in plan.only:
-                sizes = Sizes(plan, bench, track)
-                put("size", described := describe("size"), sizes.measure(partial(put, "size", described)))
+                there, sittings = go_on("size")
+                sizes = Sizes(plan, bench, track, [Pair.from_json(p) for p in there.get("pairs", ())])
+                put("size", sittings, sizes.measure(partial(put, "size", sittings)))
         finally:
             if own is not None:
                 own.stop()

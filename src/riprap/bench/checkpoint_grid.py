@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from riprap.bench.checkpoint_feeds import Feed, Kind, Maker
 from riprap.bench.checkpoint_plan import RUN_SECONDS, Plan, Round, Track
@@ -35,54 +36,80 @@ Place = tuple[int, float, Group]
 Keep = Callable[[dict[str, Any]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A round that was carried out, and its runs in their order."""
+
+    round: Round
+    batch_rows: int
+    runs: tuple[Measured, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "window": self.round.window,
+            "every": self.round.every,
+            "groups": list(self.round.groups),
+            "batch_rows": self.batch_rows,
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Take up a round of an earlier sitting."""
+        round = Round(told["window"], told["every"], tuple(told["groups"]))
+        return cls(round, told["batch_rows"], tuple(Measured.from_json(run) for run in told["runs"]))
+
+
 @dataclass(slots=True)
 class Grid:
-    """The rounds of one kind of join being carried out."""
+    """The rounds of one kind of join being carried out; ``done`` may hold some of an earlier sitting."""
 
     kind: Kind
     plan: Plan
     bench: Bench
     track: Track
+    done: list[Ran] = field(default_factory=list)
     feeds: dict[int, Feed] = field(default_factory=dict)
-    runs: dict[Place, list[tuple[Measured, Mapping[str, float]]]] = field(default_factory=dict)
-    plain: dict[tuple[int, float], list[Measured]] = field(default_factory=dict)
-    raw: list[dict[str, Any]] = field(default_factory=list)
 
     def measure(self, keep: Keep) -> dict[str, Any]:
-        """Run all rounds; ``keep`` hears of the result after each."""
-        order = random.Random(self.plan.seed)
+        """Run the rounds that are left; ``keep`` hears of the result after each."""
+        order = random.Random(f"{self.plan.seed} {len(self.done)}")
+        there = Counter(ran.round for ran in self.done)
         for round in self.plan.rounds(self.kind):
-            if round.window not in self.feeds:
-                self.feeds[round.window] = self._calibrated(round.window)
-            self._round(round, order)
+            if there[round]:
+                there[round] -= 1
+            else:
+                self._round(round, order)
+                keep(self.result())
             self.track.pass_(round.runs * (self.plan.measured_seconds(round.every) + RUN_SECONDS))
-            keep(self.result())
         return self.result()
 
     def result(self) -> dict[str, Any]:
         """Put together what there is so far."""
+        runs: dict[Place, list[tuple[Measured, Mapping[str, float]]]] = {}
+        plain: dict[tuple[int, float], list[Ran]] = {}
+        for ran in self.done:
+            plain.setdefault((ran.round.window, ran.round.every), []).append(ran)
+            for run, beside in pair_up(ran.runs):
+                assert run.policy is not None
+                place = ran.round.window, ran.round.every, run.policy.group
+                runs.setdefault(place, []).append((run, against(run, beside)))
         return {
-            "lines": [self._line(place) for place in sorted(self.runs, key=_in_order)],
-            "unprotected": [self._unprotected(*place) for place in sorted(self.plain)],
-            "runs": self.raw,
+            "lines": [self._line(place, runs[place]) for place in sorted(runs, key=_in_order)],
+            "unprotected": [_unprotected(*place, plain[place]) for place in sorted(plain)],
+            "rounds": [ran.to_json() for ran in self.done],
         }
 
     def _round(self, round: Round, order: random.Random) -> None:
+        if round.window not in self.feeds:
+            self.feeds[round.window] = self._calibrated(round.window)
         feed = self.feeds[round.window].first(
             WARM_UP + ceil(self.plan.measured_seconds(round.every) / self.plan.batch_seconds)
         )
         groups = order.sample(round.groups, len(round.groups))
         measured = [self._run(round.window, feed, policy) for policy in with_plain(round.every, groups)]
-        number = len({line["round"] for line in self.raw})
-        self.plain.setdefault((round.window, round.every), []).extend(m for m in measured if m.policy is None)
-        ratios = {}
-        for run, beside in pair_up(measured):
-            assert run.policy is not None
-            ratios[run.policy.group] = against(run, beside)
-            self.runs.setdefault((round.window, round.every, run.policy.group), []).append(
-                (run, ratios[run.policy.group])
-            )
-        self.raw += [_told(run, number, round) for run in measured]
+        self.done.append(Ran(round, feed.rows[-1], tuple(measured)))
+        ratios = {run.policy.group: against(run, beside) for run, beside in pair_up(measured) if run.policy}
         shown = ", ".join(f"{group} {r['throughput']:.3f}" for group, r in sorted(ratios.items(), key=str))
         rate = middle([m.rate for m in measured if m.policy is None])
         self.track.report(
@@ -119,25 +146,26 @@ class Grid:
     def _folder(self, window: int, name: str) -> Path:
         return self.bench.folder / f"{self.kind}-{window}-{name}"
 
-    def _line(self, place: Place) -> dict[str, Any]:
+    def _line(self, place: Place, runs: Sequence[tuple[Measured, Mapping[str, float]]]) -> dict[str, Any]:
         window, every, group = place
         maker = Maker(self.kind, window, self.plan.seed)
-        line = line_of(self.runs[place], tuple_bytes=maker.tuple_bytes())
+        line = line_of(runs, tuple_bytes=maker.tuple_bytes())
         smallest = self.kind == "single" and window == min(self.plan.windows) and every <= 1.0
         least = LEAST_SMALLEST if smallest else LEAST
         met = bars_of(line, least=least, meet_intervals=self.kind == "zipf")
         return {"window": window, "every": every, "group": group, **line, "least": least, "met": met}
 
-    def _unprotected(self, window: int, every: float) -> dict[str, Any]:
-        runs = self.plain[window, every]
-        return {
-            "window": window,
-            "measured_with": every,
-            "batch_rows": self.feeds[window].rows[-1],
-            "tuples_per_s": middle([run.rate for run in runs]),
-            "spread": [min(run.rate for run in runs), max(run.rate for run in runs)],
-            "matches_per_tuple": runs[0].answer.matches / runs[0].rows,
-        }
+
+def _unprotected(window: int, every: float, rounds: Sequence[Ran]) -> dict[str, Any]:
+    runs = [run for ran in rounds for run in ran.runs if run.policy is None]
+    return {
+        "window": window,
+        "measured_with": every,
+        "batch_rows": rounds[-1].batch_rows,
+        "tuples_per_s": middle([run.rate for run in runs]),
+        "spread": [min(run.rate for run in runs), max(run.rate for run in runs)],
+        "matches_per_tuple": runs[-1].answer.matches / runs[-1].rows,
+    }
 
 
 def with_plain(every: float, groups: Sequence[Group]) -> Iterator[Policy | None]:
@@ -156,18 +184,3 @@ def with_plain(every: float, groups: Sequence[Group]) -> Iterator[Policy | None]
 def _in_order(place: Place) -> tuple[int, float, int]:
     window, every, group = place
     return window, every, 0 if group == "auto" else group
-
-
-def _told(run: Measured, number: int, round: Round) -> dict[str, Any]:
-    return {
-        "round": number,
-        "window": round.window,
-        "every": round.every,
-        "group": run.policy.group if run.policy is not None else None,
-        "tuples_per_s": run.rate,
-        "cpu_seconds": run.cpu,
-        "seconds": run.seconds,
-        "rows": run.rows,
-        "missed": run.missed,
-        "checkpoints": [asdict(c) for c in run.checkpoints],
-    }

@@ -11,9 +11,9 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import psutil
 import pyarrow as pa
@@ -88,6 +88,18 @@ class Measured:
     @property
     def rate(self) -> float:
         return self.rows / self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "tuples_per_s": self.rate}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Take up a run that was measured in an earlier sitting."""
+        fields = {name: value for name, value in told.items() if name != "tuples_per_s"}
+        fields["policy"] = Policy(**told["policy"]) if told["policy"] is not None else None
+        fields["answer"] = Answer(**told["answer"])
+        fields["checkpoints"] = tuple(Taken(**each) for each in told["checkpoints"])
+        return cls(**fields)
 
 
 def join_app(

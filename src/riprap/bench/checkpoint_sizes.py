@@ -9,12 +9,13 @@ full speed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, cycle, islice
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -37,30 +38,59 @@ _ONE_OF_S2 = 100
 _SAMPLE = 997
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A protected run and the unprotected one beside it."""
+
+    mb: int
+    pace: Pace
+    protected: Measured
+    unprotected: Measured
+
+    def ratios(self) -> dict[str, float]:
+        return against(self.protected, [self.unprotected])
+
+    def to_json(self) -> dict[str, Any]:
+        runs = {"protected": self.protected.to_json(), "unprotected": self.unprotected.to_json()}
+        return {"mb": self.mb, "pace": self.pace, **runs}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Take up a pair of an earlier sitting."""
+        runs = (Measured.from_json(told[name]) for name in ("protected", "unprotected"))
+        return cls(told["mb"], told["pace"], *runs)
+
+
 @dataclass(slots=True)
 class Sizes:
-    """The windows of every size, being measured."""
+    """The windows of every size, being measured; ``done`` may hold pairs of an earlier sitting."""
 
     plan: Plan
     bench: Bench
     track: Track
+    done: list[Pair] = field(default_factory=list)
     feeds: dict[tuple[int, Pace], tuple[Feed, int]] = field(default_factory=dict)
-    rates: dict[int, float] = field(default_factory=dict)
-    runs: dict[tuple[int, Pace], list[tuple[Measured, dict[str, float]]]] = field(default_factory=dict)
-    raw: list[dict[str, Any]] = field(default_factory=list)
 
     def measure(self, keep: Keep) -> dict[str, Any]:
-        """Run every size both ways, an unprotected run beside each."""
+        """Run every size both ways, an unprotected run beside each, as far as that is not done."""
+        there = Counter((pair.mb, pair.pace) for pair in self.done)
         for repetition in range(self.plan.repetitions):
             for size in self.plan.sizes:
-                for pace in ("share", "all"):
-                    self._pair(repetition, size, "share" if pace == "share" else "all")
-                    keep(self.result())
+                for pace in get_args(Pace):
+                    if there[size, pace] <= repetition:
+                        self._pair(repetition, size, pace)
+                        keep(self.result())
+                    interval = self.plan.size_interval * (self.plan.size_intervals + 2)
+                    self.track.pass_(2 * (interval + RUN_SECONDS + size / 30))
         return self.result()
 
     def result(self) -> dict[str, Any]:
         """Put together what there is so far."""
-        return {"lines": [self._line(*place) for place in sorted(self.runs)], "runs": self.raw}
+        places = sorted({(pair.mb, pair.pace) for pair in self.done})
+        return {
+            "lines": [self._line(*place) for place in places],
+            "pairs": [pair.to_json() for pair in self.done],
+        }
 
     def _pair(self, repetition: int, size: int, pace: Pace) -> None:
         feed, warm_up = self._feed(size, pace)
@@ -79,19 +109,14 @@ class Sizes:
             for each in both
         ]
         (run, beside), *_ = pair_up(runs)
-        ratios = against(run, beside)
-        self.runs.setdefault((size, pace), []).append((run, ratios))
-        self.raw.append(
-            {"mb": size, "pace": pace, **ratios, "protected": _told(run), "unprotected": _told(beside[0])}
-        )
+        self.done.append(Pair(size, pace, run, beside[0]))
         what = "busy" if pace == "share" else "throughput"
-        self.track.report(f"{size} MB, {pace} replaced: {ratios[what]:.3f} of unprotected ({what})")
-        interval = self.plan.size_interval * (self.plan.size_intervals + 2)
-        self.track.pass_(2 * (interval + RUN_SECONDS + size / 30))
+        ratio = self.done[-1].ratios()[what]
+        self.track.report(f"{size} MB, {pace} replaced: {ratio:.3f} of unprotected ({what})")
 
     def _line(self, size: int, pace: Pace) -> dict[str, Any]:
-        runs = self.runs[size, pace]
-        line = line_of(runs, tuple_bytes=TUPLE_BYTES)
+        pairs = [pair for pair in self.done if (pair.mb, pair.pace) == (size, pace)]
+        line = line_of([(pair.protected, pair.ratios()) for pair in pairs], tuple_bytes=TUPLE_BYTES)
         if pace == "share":
             line["throughput"] = line["busy"]
         met = bars_of(line, least=LEAST) if pace == "share" else {}
@@ -193,14 +218,3 @@ def _linked(folder: Path, feed: Feed, batches: int) -> Feed:
         tuple(islice(cycle(feed.rows), batches)),
         tuple(islice(cycle(feed.entering), batches)),
     )
-
-
-def _told(run: Measured) -> dict[str, Any]:
-    return {
-        "tuples_per_s": run.rate,
-        "cpu_seconds": run.cpu,
-        "busy_seconds": run.busy,
-        "seconds": run.seconds,
-        "missed": run.missed,
-        "checkpoints": [asdict(c) for c in run.checkpoints],
-    }

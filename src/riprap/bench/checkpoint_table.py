@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from riprap.bench.bargain_table import grid
@@ -25,7 +25,7 @@ def table(result: Mapping[str, Any]) -> str:
     for part, title in _TITLES.items():
         if part in parts:
             body = {"size": _sizes, "restore": _restore, "plain": _plain}.get(part, _grid)(parts[part])
-            shown.append(f"### {title}\n\n{body}\n\n{_about(parts[part]['about'])}")
+            shown.append(f"### {title}\n\n{body}\n\n{_about(parts[part]['sittings'])}")
     return "\n\n".join(shown)
 
 
@@ -145,6 +145,7 @@ def _number(value: float | None, times: float, unit: str) -> str:
     return "unknown" if value is None else f"{value * times:.3g} {unit}"
 
 
-def _about(described: Mapping[str, Any]) -> str:
-    quick = " A quick run: a smoke test, not a measurement." if described["quick"] else ""
-    return f"{described['date']}; {described['machine']}, load {described['load_before']} before.{quick}"
+def _about(sittings: Sequence[Mapping[str, Any]]) -> str:
+    quick = " A quick run: a smoke test, not a measurement." if sittings[-1]["quick"] else ""
+    when = "; ".join(f"{sitting['date']}, load {sitting['load_before']} before" for sitting in sittings)
+    return f"{when}; {sittings[-1]['machine']}.{quick}"
