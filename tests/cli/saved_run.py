@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.state.checkpoints.groups import Table
 from riprap.state.checkpoints.increments import Fresh, SlotState
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.testing import page_of
@@ -89,6 +90,12 @@ class SavedRun:
         self.versions.commit(self.manifests[number])
         self.saved[number] = {k: list(t) for k, t in self.windows.items() if t}
         return number
+
+    def table(self, saved: Saved) -> Table:
+        """Return where the parts of a value are."""
+        table = Table.read(self.versions.store.get(self.versions.entry, saved.name), saved.name, saved.groups)
+        assert table is not None
+        return table
 
     def change(self, name: str, offset: int) -> None:
         """Flip a bit of a value in the store."""

@@ -134,9 +134,9 @@ def test_verify_finds_any_flipped_bit(riprap: Command, run: SavedRun) -> None:
 
 
 def test_verify_names_the_damaged_group_and_what_it_costs(riprap: Command, run: SavedRun) -> None:
-    groups = [(s, n) for s in run.manifests[2].slots["sums/0"] for n in range(len(s.groups))]
+    groups = [(s, n) for s in run.manifests[2].slots["sums/0"] for n in range(s.groups)]
     for saved, number in groups:
-        block = saved.groups[number]
+        block = run.table(saved).groups[number]
         run.change(saved.name, block.offset + block.length - 1)
 
         outcome = riprap("state", "verify", run.folder, "sums", "--json")
@@ -248,7 +248,7 @@ def test_restore_writes_a_wish_and_says_what_will_be(riprap: Command, run: Saved
 def test_a_damaged_version_is_not_restored_unasked(riprap: Command, run: SavedRun) -> None:
     home = run.folder / "elements" / "main"
     saved = run.manifests[3].slots["sums/0"][0]
-    run.change(saved.name, saved.groups[0].offset)
+    run.change(saved.name, run.table(saved).groups[0].offset)
 
     refused = riprap("state", "restore", "app", "sums", "--version", "3")
     assert (refused.code, read_wishes(home)) == (1, {})
@@ -256,7 +256,7 @@ def test_a_damaged_version_is_not_restored_unasked(riprap: Command, run: SavedRu
     assert riprap("state", "restore", "app", "sums", "--version", "3", "--force").code == 0
     assert read_wishes(home) == {"sums": 3}
 
-    run.change(saved.name, saved.index.offset)
+    run.change(saved.name, run.table(saved).index.offset)
     refused = riprap("state", "restore", "app", "sums", "--version", "3", "--force")
     assert (refused.code, "Choose another" in refused.err) == (1, True)
 

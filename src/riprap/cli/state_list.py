@@ -109,7 +109,7 @@ def _cells(version: Listed) -> list[str]:
 
 def _groups(version: Listed) -> int:
     assert version.manifest is not None
-    return sum(len(saved.groups) for saved in version.manifest.values.values())
+    return sum(saved.groups for saved in version.manifest.values.values())
 
 
 def _mark(version: Listed) -> Text:

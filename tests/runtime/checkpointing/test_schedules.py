@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tests.runtime.checkpointing.policy import Expected
 
 from riprap.compiler import Plan
 from riprap.errors import StoreError
+from riprap.state.checkpoints.groups import Table
 from riprap.state.checkpoints.manifest import manifest_key
 from riprap.state.pages import page_root
 
@@ -283,9 +285,12 @@ class Schedule:
             if harm.how == "gone":
                 self.fleet.remove(harm.operator, key)
             else:
-                (block,) = saved.groups
+                data = self.fleet.read(harm.operator, key)
+                table = Table.read(pa.py_buffer(data), saved.name, saved.groups)
+                assert table is not None
+                (block,) = table.groups
                 place = block.offset + harm.pick * 11 % block.length
-                self.fleet.put(harm.operator, key, self._flip(self.fleet.read(harm.operator, key), place))
+                self.fleet.put(harm.operator, key, self._flip(data, place))
         known[key] = harm.how
 
     @staticmethod

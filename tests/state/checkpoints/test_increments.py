@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riprap.state.checkpoints import increments
-from riprap.state.checkpoints.groups import cut, decode, encode
+from riprap.state.checkpoints.groups import Table, cut, decode, encode
 from riprap.state.checkpoints.increments import Fresh, SlotState
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import Restored, restore
@@ -149,7 +149,7 @@ def test_what_is_written_follows_what_comes_in_even_where_one_key_is_slow(tmp_pa
     for step in range(60):
         page = windows.batch(["a"] * 900 + (["b"] * 100 if step == 0 else []) + ["c"] * 5, [])
         assert page is not None
-        one = encode(cut(page, None)).data.size
+        one = encode([cut(page, None)]).data.size
         entered += one
         size = durable.checkpoint([page])
         written += size
@@ -160,14 +160,41 @@ def test_what_is_written_follows_what_comes_in_even_where_one_key_is_slow(tmp_pa
 @pytest.mark.parametrize("group", [2, None])
 def test_a_damaged_group_costs_its_tuples_and_no_others(group: int | None) -> None:
     page = page_of({"a": [1, 2, 3, 4, 5], "b": [6, 7]})
-    value = encode(cut(page, group))
-    for number, block in enumerate(value.groups):
+    value = encode([cut(page, group)])
+    table = Table.read(value.data, value.name, value.groups)
+    assert table is not None
+    for number, block in enumerate(table.groups):
         data = bytearray(value.data.to_pybytes())
         data[block.offset + block.length // 2] ^= 4
-        found = decode(pa.py_buffer(bytes(data)), value.name, value.header, value.groups, value.index_block)
-        assert [g is None for g in found.groups] == [n == number for n in range(len(value.groups))]
+        found = decode(pa.py_buffer(bytes(data)), value.name, value.groups)
+        assert [g is None for g in found.groups] == [n == number for n in range(value.groups)]
         assert found.indexes is not None
         assert int(found.indexes[number].lengths.sum()) == block.tuples
+
+
+def test_a_table_is_there_twice_and_damage_beyond_that_costs_the_value() -> None:
+    value = encode([cut(page_of({"a": [1, 2, 3], "b": [4]}), 2)])
+    size = 32 * (value.groups + 2)
+    first, last = 3, value.data.size - 5
+    assert value.data.slice(0, size).equals(value.data.slice(value.data.size - size))
+
+    def harmed(*places: int) -> pa.Buffer:
+        data = bytearray(value.data.to_pybytes())
+        for place in places:
+            data[place] ^= 8
+        return pa.py_buffer(bytes(data))
+
+    for place in (first, last):
+        assert decode(harmed(place), value.name, value.groups).whole
+        table = Table.read(harmed(place), value.name, value.groups)
+        assert table is not None
+        assert not table.twice
+    lost = decode(harmed(first, last), value.name, value.groups)
+    assert (lost.groups, lost.indexes) == ((None, None), None)
+    assert decode(value.data.slice(0, size - 1), value.name, value.groups).indexes is None
+    schema = decode(harmed(size + 20), value.name, value.groups)
+    assert schema.groups == (None, None)
+    assert schema.indexes is not None
 
 
 def test_what_is_left_of_a_damaged_window_had_not_left_it(tmp_path: Path) -> None:
@@ -180,7 +207,9 @@ def test_what_is_left_of_a_damaged_window_had_not_left_it(tmp_path: Path) -> Non
     newest = durable.state.kept[0].saved
     pack = durable.versions.store.get("app/sums", newest.name).to_pybytes()
     data = bytearray(pack)
-    data[newest.groups[0].offset + newest.groups[0].length - 20] ^= 1
+    table = Table.read(pa.py_buffer(pack), newest.name, newest.groups)
+    assert table is not None
+    data[table.groups[0].offset + table.groups[0].length - 20] ^= 1
     durable.versions.store.put("app/sums", {newest.name: bytes(data)})
 
     told: list[str] = []
@@ -239,17 +268,16 @@ def test_a_damaged_manifest_falls_back_to_the_one_before(tmp_path: Path) -> None
 def test_objects_are_read_only_with_their_seal(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     page = page_of({"a": [1]})
-    value = encode([page])
+    value = encode([cut(page, None)])
     sealing = Versions(store, "app/model", key=b"secret")
     saved = Saved(
         name=value.name,
         size=value.data.size,
-        header=value.header,
         buckets=(0, 1),
         since=0.0,
         until=1.0,
         groups=value.groups,
-        index=value.index_block,
+        tuples=value.tuples,
         seal=sealing.seal(value.data),
     )
     sealing.put({"0": {value.name: value.data}})

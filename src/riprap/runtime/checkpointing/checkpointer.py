@@ -25,9 +25,9 @@ from riprap.runtime.checkpointing.durable import Durable, holds_objects
 from riprap.runtime.checkpointing.schedule import Schedule
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
+from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
-from riprap.state.checkpoints.restoring import put_together
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import Record
 from riprap.state.windows import restrict

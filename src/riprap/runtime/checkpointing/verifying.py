@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.runtime.checkpointing.inspection import About
-from riprap.state.checkpoints.groups import decode, digest, name_of
+from riprap.state.checkpoints.groups import Table
 from riprap.state.checkpoints.manifest import Saved
 from riprap.state.checkpoints.restoring import restore
 from riprap.state.checkpoints.versions import Versions
@@ -74,7 +74,7 @@ class Verifier:
             operator=self.about.name,
             version=number,
             values=len(manifest.values),
-            groups=sum(len(saved.groups) for saved in manifest.values.values()),
+            groups=sum(saved.groups for saved in manifest.values.values()),
             size=manifest.size,
             tuples=manifest.tuples,
             damages=tuple(damages),
@@ -127,15 +127,17 @@ class Verifier:
         found = []
         if not self._is_sealed(saved, data):
             found.append(damage("the value does not have the seal of the key that is configured"))
-        # Blocks have their digests in the manifest; the name of a value is that of the header and the blocks.
-        if name_of(data.slice(0, saved.header), [*saved.groups, saved.index]) != saved.name:
-            return [*found, damage("its schema is damaged")]
-        decoded = decode(data, saved.name, saved.header, saved.groups, saved.index)
-        for number, (block, group) in enumerate(zip(saved.groups, decoded.groups, strict=True)):
-            if group is None:
-                found.append(damage("the group does not have its digest", number, block.tuples))
-        index = data.slice(saved.index.offset, saved.index.length)
-        if digest(index) != saved.index.digest:
+        table = Table.read(data, saved.name, saved.groups)
+        if table is None:
+            return [*found, damage("both copies of its table are damaged")]
+        if not table.twice:
+            found.append(damage("one of the two copies of its table is damaged", tuples=0))
+        if table.header.of(data) is None:
+            found.append(damage("its schema is damaged"))
+        for number, group in enumerate(table.groups):
+            if group.of(data) is None:
+                found.append(damage("the group does not have its digest", number, group.tuples))
+        if table.index.of(data) is None:
             found.append(damage("its index does not have its digest", tuples=0))
         return found
 

@@ -3,55 +3,63 @@
 A group has some consecutive tuples of each key's window. It has its own digest: one that is damaged costs a key no more
 than the tuples it has there. A value is
 
-    Arrow schema | a record batch a group, newest first | a record batch: group, hash, held, length of every row
+    table | Arrow schema | a record batch a group, newest first | index | the table again
 
-The last part tells what a damaged group held, so that what is left of a window can be told from what had left it.
+The table has the length, the digest and the tuples of each part, and the value is named after it; without it nothing
+could be read, hence twice. The index is a record batch with the group, hash, held and length of every row. It tells
+what a damaged group held, so that what is left of a window can be told from what had left it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
 from riprap.state.checkpoints.index import Index
-from riprap.state.windows import Ints, held_of, ranges, remake_page, window_of
+from riprap.state.windows import Ints, held_of, merge, ranges, remake_page, window_of
 
 # A page is cut into groups of about so many bytes where the user names no number of tuples.
 _GROUP_BYTES = 32 << 20
 _INDEX = pa.schema(
     [("group", pa.int32()), ("hash", pa.uint64()), ("held", pa.int64()), ("length", pa.int64())]
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A part of a value, and its digest."""
-
-    offset: int
-    length: int
-    digest: str
-    tuples: int = 0
+_ROW = np.dtype([("length", "<u8"), ("tuples", "<u8"), ("digest", "V16")])
+# Besides its groups a value has a schema and an index.
+_OTHERS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """Groups as one run of bytes, named after its content."""
+class Groups:
+    """The groups of a page: its rows, the oldest group first, and where each group begins and the last one ends."""
 
-    name: str
-    data: pa.Buffer
-    header: int
-    groups: tuple[Block, ...]
-    index_block: Block
-    indexes: tuple[Index, ...]
+    rows: pa.RecordBatch
+    bounds: Ints
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """List the groups, newest first."""
+        for low, high in reversed(list(pairwise(self.bounds.tolist()))):
+            yield self.rows.slice(low, high - low)
+
+    def index(self) -> list[Index]:
+        """Return the index of each group, newest first."""
+        whole = Index.of(self.rows)
+        return [
+            Index(whole.hashes[low:high], whole.held[low:high], whole.lengths[low:high], whole.void[low:high])
+            for low, high in reversed(list(pairwise(self.bounds.tolist())))
+        ]
 
 
-def cut(page: pa.RecordBatch, group: int | None) -> list[pa.RecordBatch]:
-    """Cut a page into groups, newest first: of at most ``group`` tuples of each key, or by bytes.
+def cut(page: pa.RecordBatch, group: int | None) -> Groups:
+    """Cut a page into groups: of at most ``group`` tuples of each key, or by bytes.
 
     By bytes, all keys are cut into the same number of groups. So the group of a key is as large as its share of the
     input: one that has a thousand times the tuples of another has groups a thousand times as large.
@@ -66,59 +74,131 @@ def cut(page: pa.RecordBatch, group: int | None) -> list[pa.RecordBatch]:
     parts = -(-page.nbytes // _GROUP_BYTES) if group is None else -(-longest // group)
     parts = max(1, min(parts, longest))
     if parts == 1:
-        return [page]
-    held, made = held_of(page), []
-    for part in range(parts):
-        if group is None:
-            low, high = lengths * part // parts, lengths * (part + 1) // parts
-        else:
-            low, high = np.minimum(lengths, part * group), np.minimum(lengths, (part + 1) * group)
-        # Rows without tuples say something too.
-        rows = np.flatnonzero((high > low) | ((lengths == 0) & (part == 0)))
-        kept = _slice(tuples, offsets[rows] + low[rows], (high - low)[rows])
-        # As though the newer groups had not come yet.
-        holds = np.maximum(held - (lengths - high), 0)[rows]
-        made.append(remake_page(page, rows, holds, (high - low)[rows], kept))
-    return made[::-1]
+        return Groups(page, np.array([0, page.num_rows]))
+    row, part = np.divmod(np.arange(len(lengths) * parts), parts)
+    row, part = row.reshape(-1, parts).T.ravel(), part.reshape(-1, parts).T.ravel()
+    if group is None:
+        low, high = lengths[row] * part // parts, lengths[row] * (part + 1) // parts
+    else:
+        low, high = (np.minimum(lengths[row], p * group) for p in (part, part + 1))
+    # Rows without tuples say something too.
+    there = np.flatnonzero((high > low) | ((lengths[row] == 0) & (part == 0)))
+    row, part, low, high = row[there], part[there], low[there], high[there]
+    # One key's tuples are in order already.
+    kept = tuples.slice(int(offsets[0]), int(lengths.sum()))
+    if len(lengths) > 1:
+        kept = tuples.take(pa.array(ranges(offsets[row] + low, high - low)))
+    # As though the newer groups had not come yet.
+    holds = np.maximum(held_of(page)[row] - (lengths[row] - high), 0)
+    return Groups(
+        remake_page(page, row, holds, high - low, kept), np.searchsorted(part, np.arange(parts + 1))
+    )
 
 
-def _slice(tuples: pa.StructArray, starts: Ints, lengths: Ints) -> pa.StructArray:
-    if len(starts) == 1:
-        return tuples.slice(int(starts[0]), int(lengths[0]))
-    return tuples.take(pa.array(ranges(starts, lengths)))
+def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Make one page of groups, newest first."""
+    if len(groups) == 1:
+        return groups[0]
+    if all(
+        group.num_rows == 1 and group.column("hash")[0] == groups[0].column("hash")[0] for group in groups
+    ):
+        newest = groups[0]
+        tuples = pa.concat_arrays([_tuples_of(group) for group in reversed(groups)])
+        held, rows = Index.of(newest).held, np.zeros(1, np.int64)
+        return remake_page(newest, rows, held, np.array([len(tuples)]), tuples)
+    # By halves: every tuple is copied a few times, not once for each group.
+    middle = len(groups) // 2
+    return merge(put_together(groups[:middle]), put_together(groups[middle:]))
 
 
-def encode(groups: Sequence[pa.RecordBatch]) -> Value:
-    """Put groups, newest first, into a value."""
-    schema = groups[0].schema.remove_metadata()
-    header = schema.serialize()
-    sink = pa.BufferOutputStream()
-    sink.write(header)
-    ends = [sink.tell()]
-    for group in groups:
-        sink.write(group.replace_schema_metadata(None).serialize())
-        ends.append(sink.tell())
-    indexes = tuple(Index.of(group) for group in groups)
-    sink.write(_written(indexes).serialize())
-    ends.append(sink.tell())
-    data = sink.getvalue()
-    tuples = [*(int(i.lengths.sum()) for i in indexes), 0]
-    blocks = [
-        Block(offset=low, length=high - low, digest=digest(data.slice(low, high - low)), tuples=many)
-        for low, high, many in zip(ends[:-1], ends[1:], tuples, strict=True)
+def _tuples_of(page: pa.RecordBatch) -> pa.StructArray:
+    offsets, tuples = window_of(page)
+    return tuples.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a value, and its digest."""
+
+    offset: int
+    length: int
+    digest: bytes
+    tuples: int
+
+    def of(self, data: pa.Buffer) -> pa.Buffer | None:
+        """Return the block's bytes, None if they are damaged."""
+        if self.offset + self.length > data.size:
+            return None
+        part = data.slice(self.offset, self.length)
+        return part if _digest(part) == self.digest else None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The parts of a value, and whether both copies of the table say so."""
+
+    header: Block
+    groups: tuple[Block, ...]
+    index: Block
+    twice: bool
+
+    @classmethod
+    def read(cls, data: pa.Buffer, name: str, groups: int) -> Self | None:
+        """Find the table of a value of that name and so many groups; None if both copies of it are damaged."""
+        size = (groups + _OTHERS) * _ROW.itemsize
+        if data.size < size:
+            return None
+        copies = [data.slice(offset, size) for offset in (0, data.size - size)]
+        sound = [copy for copy in copies if digest(copy) == name]
+        if not sound:
+            return None
+        rows = np.frombuffer(sound[0], _ROW)
+        ends = (np.cumsum(rows["length"], dtype=np.int64) + size).tolist()
+        lengths, tuples = rows["length"].tolist(), rows["tuples"].tolist()
+        header, *others = (
+            Block(end - length, length, known.tobytes(), many)
+            for end, length, known, many in zip(ends, lengths, rows["digest"], tuples, strict=True)
+        )
+        return cls(header, tuple(others[:-1]), others[-1], len(sound) == len(copies))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Groups as one run of bytes, named after its content."""
+
+    name: str
+    data: pa.Buffer
+    groups: int
+    tuples: int
+
+
+def encode(pages: Sequence[Groups]) -> Value:
+    """Put the groups of pages, newest page first, into a value."""
+    indexes = [index for page in pages for index in page.index()]
+    schema = pages[0].rows.schema.remove_metadata()
+    parts = [
+        schema.serialize(),
+        *(g.serialize() for page in pages for g in Groups(page.rows.cast(schema), page.bounds)),
+        _written(indexes).serialize(),
     ]
-    name = name_of(header, blocks)
-    return Value(name, data, len(header), tuple(blocks[:-1]), blocks[-1], indexes)
-
-
-def name_of(header: pa.Buffer, blocks: Sequence[Block]) -> str:
-    """Name a value after its content: its header, its groups, and its index."""
-    return digest("".join([digest(header), *(b.digest for b in blocks)]).encode())
+    table = np.zeros(len(parts), _ROW)
+    table["length"] = [part.size for part in parts]
+    table["tuples"][1:-1] = [index.lengths.sum() for index in indexes]
+    table["digest"] = np.frombuffer(b"".join(map(_digest, parts)), "V16")
+    copy = table.tobytes()
+    sink = pa.BufferOutputStream()
+    for part in (copy, *parts, copy):
+        sink.write(part)
+    return Value(digest(copy), sink.getvalue(), len(indexes), int(table["tuples"].sum()))
 
 
 def digest(data: pa.Buffer | bytes) -> str:
     """Return the digest of some bytes. It finds damage; it does not keep out forgery."""
     return xxhash.xxh3_128_hexdigest(data)
+
+
+def _digest(data: pa.Buffer) -> bytes:
+    return xxhash.xxh3_128_digest(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,31 +213,23 @@ class Decoded:
         return all(group is not None for group in self.groups)
 
 
-def decode(data: pa.Buffer, name: str, header: int, groups: Sequence[Block], index: Block) -> Decoded:
-    """Read a value back, block by block; what does not have its digest is damaged."""
-    if data.size < header or name_of(data.slice(0, header), [*groups, index]) != name:
-        # Without the schema in front no group can be read.
-        return Decoded((None,) * len(groups), _indexes(data, index, len(groups)))
-    try:
-        schema = pa.ipc.read_schema(data.slice(0, header))
-    except (pa.ArrowInvalid, OSError, ValueError):
-        return Decoded((None,) * len(groups), _indexes(data, index, len(groups)))
-    found = tuple(_read(data, block, schema) for block in groups)
+def decode(data: pa.Buffer, name: str, groups: int) -> Decoded:
+    """Read a value of so many groups back, part by part; what does not have its digest is damaged."""
+    table = Table.read(data, name, groups)
+    if table is None:
+        return Decoded((None,) * groups, None)
+    header = table.header.of(data)
+    schema = pa.ipc.read_schema(header) if header is not None else None
+    # Without the schema in front no group can be read.
+    found = tuple(_read(data, block, schema) if schema is not None else None for block in table.groups)
     if all(group is not None for group in found):
         return Decoded(found, tuple(Index.of(group) for group in found))
-    return Decoded(found, _indexes(data, index, len(groups)))
+    return Decoded(found, _indexes(data, table.index, groups))
 
 
 def _read(data: pa.Buffer, block: Block, schema: pa.Schema) -> pa.RecordBatch | None:
-    if block.offset + block.length > data.size:
-        return None
-    part = data.slice(block.offset, block.length)
-    if digest(part) != block.digest:
-        return None
-    try:
-        return pa.ipc.read_record_batch(part, schema)
-    except (pa.ArrowInvalid, OSError, ValueError):
-        return None
+    part = block.of(data)
+    return None if part is None else pa.ipc.read_record_batch(part, schema)
 
 
 def _written(indexes: Sequence[Index]) -> pa.RecordBatch:

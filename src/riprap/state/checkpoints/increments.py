@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 
-from riprap.state.checkpoints.groups import Value, cut, encode
+from riprap.state.checkpoints.groups import Value, cut, encode, put_together
 from riprap.state.checkpoints.index import Index, Reckoning, uses
 from riprap.state.checkpoints.manifest import Saved
 from riprap.state.windows import Ints, align, held_of, merge, ranges, remake_page, window_of
@@ -73,10 +72,11 @@ class SlotState:
         written: dict[str, pa.Buffer] = {}
         made: dict[str, Sequence[pa.RecordBatch]] = {}
         if living:
-            groups = [g for page in _together([f.page for f in living]) for g in cut(page, self.group)]
-            value = encode(groups)
-            made[value.name] = groups
-            kept = [self._keep(value, min(f.since for f in living), max(f.until for f in living)), *kept]
+            pages = _together([f.page for f in living])
+            value = encode([cut(page, self.group) for page in pages])
+            made[value.name] = pages
+            times = min(f.since for f in living), max(f.until for f in living)
+            kept = [self._keep(value, pages, *times), *kept]
             written[value.name] = value.data
         cleaned, values = self._clean(kept, lambda saved: made.get(saved.name) or load(saved))
         # A value that was made and cleaned up at once need not be stored.
@@ -84,19 +84,18 @@ class SlotState:
         values = {name: data for name, data in {**written, **values}.items() if name in named}
         return replace(self, kept=cleaned), values
 
-    def _keep(self, value: Value, since: float, until: float) -> Kept:
+    def _keep(self, value: Value, pages: Sequence[pa.RecordBatch], since: float, until: float) -> Kept:
         saved = Saved(
             name=value.name,
             size=value.data.size,
-            header=value.header,
+            groups=value.groups,
+            tuples=value.tuples,
             buckets=self.buckets,
             since=since,
             until=until,
-            groups=value.groups,
-            index=value.index_block,
             seal=self.seal(value.data),
         )
-        return Kept(saved, Index.over(value.indexes))
+        return Kept(saved, Index.over([Index.of(page) for page in pages]))
 
     def _clean(self, kept: list[Kept], load: Load) -> tuple[list[Kept], dict[str, pa.Buffer]]:
         """Write values anew where too little of them counts, or where there are too many."""
@@ -108,12 +107,12 @@ class SlotState:
         for each in kept[:first]:
             reckoning.take(each.index)
         pages = [page for each in kept[first:end] for page in load(each.saved)]
-        left = _trim(reduce(merge, pages), reckoning, oldest=end == len(kept))
+        left = _trim(put_together(pages), reckoning, oldest=end == len(kept))
         if not left.num_rows:
             return [*kept[:first], *kept[end:]], {}
-        value = encode(cut(left, self.group))
+        value = encode([cut(left, self.group)])
         times = [k.saved for k in kept[first:end]]
-        made = self._keep(value, min(s.since for s in times), max(s.until for s in times))
+        made = self._keep(value, [left], min(s.since for s in times), max(s.until for s in times))
         return [*kept[:first], made, *kept[end:]], {value.name: value.data}
 
 

@@ -7,14 +7,10 @@ Under the key ``manifest-0000000012`` in the operator's entry of the store, a li
     {"operator": "sums", "layout": "sliding(5 tuples) by ticker, ...",      what the state is of
      "version": 12, "time": 1731690000.0, "batch": 41, "buckets": 8,        when it was so
      "rate": 5120.0,                                                        tuples a second that came in
-     "slots": {"0": [{"name": "9f...", "header": 512,                      a value, named after its content
+     "slots": {"0": [{"name": "9f...", "size": 46080,                      a value, named after its content
+                      "groups": 1, "tuples": 512,                           how many it has
                       "buckets": [0, 4], "since": ..., "until": ...,        its tuples came in between these times
-                      "groups": [[20480, "...", 512]],                      length, digest and tuples of each
-                      "index": [640, "..."],                                length and digest
                       "seal": "..."}]}}                                     HMAC of the value, where a key is configured
-
-In a value the header, the groups and the index follow one another. A window in small groups has hundreds of them, and
-every manifest names them all: hence no names for their fields, and zlib.
 
 The values of a slot are newest first, for each range of buckets.
 """
@@ -24,15 +20,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from riprap.errors import CorruptValueError, FormatError
-from riprap.state.checkpoints.groups import Block, digest
+from riprap.state.checkpoints.groups import digest
 
 FORMAT = "riprap-checkpoint/1"
 _PREFIX = "manifest-"
-# Half of it is digests, which do not get smaller: the quickest will do.
+# A part of it is digests, which do not get smaller: the quickest will do.
 _LEVEL = 1
 
 
@@ -42,17 +38,12 @@ class Saved:
 
     name: str
     size: int
-    header: int
+    groups: int
+    tuples: int
     buckets: tuple[int, int]
     since: float
     until: float
-    groups: tuple[Block, ...]
-    index: Block
     seal: str | None = None
-
-    @property
-    def tuples(self) -> int:
-        return sum(group.tuples for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,35 +112,12 @@ class CheckpointManifest:
 
 
 def _told(saved: Saved) -> dict[str, Any]:
-    return {
-        "name": saved.name,
-        "header": saved.header,
-        "buckets": saved.buckets,
-        "since": saved.since,
-        "until": saved.until,
-        "groups": [(group.length, group.digest, group.tuples) for group in saved.groups],
-        "index": (saved.index.length, saved.index.digest),
-        **({"seal": saved.seal} if saved.seal is not None else {}),
-    }
+    return {name: value for name, value in asdict(saved).items() if value is not None}
 
 
 def _heard(told: Mapping[str, Any]) -> Saved:
-    groups, end = [], told["header"]
-    for length, known, tuples in told["groups"]:
-        groups.append(Block(offset=end, length=length, digest=known, tuples=tuples))
-        end += length
-    length, known = told["index"]
-    return Saved(
-        name=told["name"],
-        size=end + length,
-        header=told["header"],
-        buckets=(told["buckets"][0], told["buckets"][1]),
-        since=told["since"],
-        until=told["until"],
-        groups=tuple(groups),
-        index=Block(offset=end, length=length, digest=known),
-        seal=told.get("seal"),
-    )
+    low, high = told["buckets"]
+    return Saved(**{**told, "buckets": (low, high)})
 
 
 def manifest_key(version: int) -> str:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError
+from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.index import Index, Reckoning
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.hashing import Hashes
-from riprap.state.windows import Ints, align, merge, remake_page, restrict, window_of
+from riprap.state.windows import Ints, align, remake_page, restrict, window_of
 
 # Values are read and verified by so many threads.
 _AT_ONCE = 4
@@ -118,8 +119,9 @@ def _read_range(versions: Versions, values: Sequence[Saved], sealed: bool, warn:
     for saved, decoded in zip(values, read, strict=True):
         if decoded.indexes is None:
             return None
-        bad = sum(block.tuples for block, g in zip(saved.groups, decoded.groups, strict=True) if g is None)
         if not decoded.whole:
+            damaged = zip(decoded.groups, decoded.indexes, strict=True)
+            bad = sum(int(index.lengths.sum()) for group, index in damaged if group is None)
             warn(f"{bad} tuples of value {saved.name} are damaged, and are left out")
         groups += zip(decoded.groups, decoded.indexes, strict=True)
         indexes.append(Index.over(decoded.indexes))
@@ -212,27 +214,6 @@ def _drop_stale(
     before = live_tuples(pages)
     cap = cap_page(pages, lambda wanted, held: np.maximum(held - _look_up(whole.hashes, gone, wanted), 0))
     return cap, 0 if cap is None else before - live_tuples([cap, *pages])
-
-
-def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Make one page of groups, newest first."""
-    if len(groups) == 1:
-        return groups[0]
-    if all(
-        group.num_rows == 1 and group.column("hash")[0] == groups[0].column("hash")[0] for group in groups
-    ):
-        newest = groups[0]
-        tuples = pa.concat_arrays([_tuples_of(group) for group in reversed(groups)])
-        held, rows = Index.of(newest).held, np.zeros(1, np.int64)
-        return remake_page(newest, rows, held, np.array([len(tuples)]), tuples)
-    # By halves: every tuple is copied a few times, not once for each group.
-    middle = len(groups) // 2
-    return merge(put_together(groups[:middle]), put_together(groups[middle:]))
-
-
-def _tuples_of(page: pa.RecordBatch) -> pa.StructArray:
-    offsets, tuples = window_of(page)
-    return tuples.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def live_tuples(pages: Sequence[pa.RecordBatch]) -> int:

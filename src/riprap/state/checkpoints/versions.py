@@ -114,7 +114,7 @@ class Versions:
 
     def read(self, saved: Saved, *, sealed: bool = False) -> Decoded:
         """Read a value, block by block; what is damaged, missing or not sealed as it should be is left out."""
-        nothing = Decoded((None,) * len(saved.groups), None)
+        nothing = Decoded((None,) * saved.groups, None)
         try:
             data = self.store.get(self.entry, saved.name)
         except (KeyError, CorruptValueError):
@@ -123,4 +123,4 @@ class Versions:
             seal = self.seal(data)
             if saved.seal is None or seal is None or not hmac.compare_digest(seal, saved.seal):
                 return nothing
-        return decode(data, saved.name, saved.header, saved.groups, saved.index)
+        return decode(data, saved.name, saved.groups)
