@@ -318,7 +318,7 @@ def test_memory_keeps_each_batch_once(bench: Bench) -> None:
 
     for batch, numbers in ((0, [1, 2]), (1, []), (2, [3]), (2, [3])):
         publisher.publish(batch, bench.numbers(*numbers))
-    bench.results.collect([])
+    bench.results.collect(lambda: [])
 
     assert values(publisher.table()) == [1, 2, 3]
     assert publisher.published == 2

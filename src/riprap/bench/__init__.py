@@ -26,8 +26,9 @@ class Benchmark:
     """A named benchmark.
 
     To ``run`` it takes whether it is to be quick, a smoke test of some minutes, and whom to tell how far it has come.
-    ``takes`` names the options that it has beyond those of all. One that is ``long`` is told of an earlier result, and
-    tells how far it has come; ``figures`` draws a result into files next to another.
+    ``takes`` names the options that it has beyond those of all. One that is ``long`` tells how far it has come; one
+    that ``goes_on`` is told of an earlier result, and tells of its own as it comes. ``figures`` draws a result into
+    files next to another.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Benchmark:
     table: Callable[[Result], str]
     takes: tuple[str, ...] = ()
     long: bool = False
+    goes_on: bool = False
     figures: Callable[[Result, Path], list[Path]] | None = None
 
 
@@ -67,6 +69,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             table=checkpoint.table,
             takes=("only", "repetitions", "corner_repetitions", "seconds", "long_seconds", "before"),
             long=True,
+            goes_on=True,
             figures=checkpoint.figures,
         ),
         Benchmark(

@@ -2,7 +2,7 @@
 
 A protected run is compared with the unprotected ones before and after it, and the ratio is the median over such pairs.
 Results are kept after every round, so that one can stop a measurement that takes hours, use what there is, and go on
-some other time: rounds that are in the result already are not run again.
+some other time: rounds of joins and large windows that are in the result already are not run again.
 """
 
 from __future__ import annotations

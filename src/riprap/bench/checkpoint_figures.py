@@ -6,17 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from riprap.bench.drawing import new_figure, save_figure
+
 _SIZE = (6.4, 4.0)
 
 
 def figures(result: Mapping[str, Any], beside: Path) -> list[Path]:
     """Draw a figure for each part that has one, as SVG next to a result's file; without matplotlib it is an error."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError("no figures: they take matplotlib (pip install 'riprap[figures]')") from None
-    # SVG files that do not change when nothing has.
-    matplotlib.rcParams.update({"svg.hashsalt": "riprap", "svg.fonttype": "none"})
     parts, drawn = result["parts"], []
     if "single" in parts:
         for every in sorted({line["every"] for line in parts["single"]["lines"]}):
@@ -71,10 +67,7 @@ def _sizes(lines: Sequence[Mapping[str, Any]], path: Path) -> Path:
 
 
 def _new(title: str, across: str) -> tuple[Any, Any]:
-    # Not pyplot, which keeps figures and looks for a screen.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=_SIZE, layout="constrained")
+    figure = new_figure(*_SIZE)
     axes = figure.add_subplot()
     axes.set_title(title)
     axes.set_xlabel(across)
@@ -93,5 +86,4 @@ def _draw(axes: Any, at: Sequence[float], lines: Sequence[Mapping[str, Any]], wh
 def _save(figure: Any, axes: Any, path: Path) -> Path:
     axes.legend(fontsize="small")
     axes.minorticks_off()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    return path
+    return save_figure(figure, path)

@@ -40,7 +40,7 @@ class Plan:
     repetitions: int = 5
     corner_repetitions: int = 20
     seconds: float = 4.0
-    long_seconds: float = 12.0
+    long_seconds: float = 22.0
     batch_seconds: float = 0.5
     calibrations: int = 2
     windows: tuple[int, ...] = (8192, 16384, 32768, 65536, 131072)

@@ -36,6 +36,7 @@ KEEP = 3
 SAMPLE = 61
 _LOOK_SECONDS = 0.02
 _PATIENCE_SECONDS = 900.0
+_LINE_SECONDS = 10.0
 
 Group = int | Literal["auto"]
 
@@ -131,7 +132,6 @@ class Bench:
 
     session: SparkSession
     folder: Path
-    store: str | None = None
     runs: int = 0
 
     def run(
@@ -146,12 +146,10 @@ class Bench:
         """Run an application over its feed, and measure from the end of ``warm_up`` batches to that of the last."""
         self.runs += 1
         runs = self.folder / f"runs-{self.runs}"
-        with app.run(
-            spark=self.session, batch_rows=max(feed.rows), runs=runs, trigger=trigger, store=self.store
-        ) as run:
+        with app.run(spark=self.session, batch_rows=max(feed.rows), runs=runs, trigger=trigger) as run:
             before = _wait(run, warm_up)
             after = _wait(run, len(feed.rows))
-            lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+            lines = _lines(run, len(feed.rows))
             table = run.table("Out")
         # With the folder gone, nobody can take up what a run left in host memory.
         shutil.rmtree(runs)
@@ -187,6 +185,17 @@ def _wait(run: Run, batches: int) -> float:
             raise RunError(f"batch {batches} was not done after {_PATIENCE_SECONDS:.0f} s")
         time.sleep(_LOOK_SECONDS)
     return processor_seconds(os.getpid())
+
+
+def _lines(run: Run, batches: int) -> list[dict[str, Any]]:
+    """Read what so many batches noted; the last line comes a moment after its batch counts as done."""
+    deadline = time.monotonic() + _LINE_SECONDS
+    while True:
+        lines = (run.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if len(whole) >= batches or time.monotonic() > deadline:
+            return whole
+        time.sleep(_LOOK_SECONDS)
 
 
 def processor_seconds(pid: int) -> float:

@@ -69,8 +69,6 @@ def run(
     real: int | None = None,
     feed: Path | None = None,
     at_once: int = AT_ONCE,
-    earlier: Mapping[str, Any] | None = None,
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
     show: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Any]:
     """Crash at so many ``points`` in a session, and at ``real`` many by killing processes, both in each scenario.

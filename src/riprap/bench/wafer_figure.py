@@ -6,23 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from riprap.bench.drawing import new_figure, save_figure
+
 _LOOKS = {"checkpoint": ("with a checkpoint every second", "-"), "none": ("without", "--")}
 
 
 def figures(result: Mapping[str, Any], beside: Path) -> list[Path]:
     """Draw the distribution as SVG next to a result's file: of all runs, and of the one with the worst lot."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError("no figure: it takes matplotlib (pip install 'riprap[figures]')") from None
-    # Not pyplot, which keeps figures and looks for a screen.
-    from matplotlib.figure import Figure
-
-    # An SVG file that does not change when nothing has.
-    matplotlib.rcParams.update({"svg.hashsalt": "riprap", "svg.fonttype": "none"})
     drawn, points = result["distribution"], result["compared"]["points"]
     titles = {"all": f"All {points} crashes", "worst_run": f"Crash {drawn['worst_point'] + 1}"}
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    figure = new_figure(9.0, 3.6)
     for axes, (part, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
         for scenario, (label, line) in _LOOKS.items():
             sizes = drawn[part][scenario]
@@ -37,6 +30,4 @@ def figures(result: Mapping[str, Any], beside: Path) -> list[Path]:
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("share of lots with no more")
     figure.axes[0].legend(fontsize="small")
-    path = beside.with_suffix(".svg")
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    return [path]
+    return [save_figure(figure, beside.with_suffix(".svg"))]

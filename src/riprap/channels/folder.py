@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from riprap.channels.segment import FORMAT, ROW, SUFFIX, TEMPORARY, SegmentName, parse_name
 from riprap.errors import ChannelError, FormatError
+from riprap.state.saving import save_json
 
 FINISHED = "finished"
 _CHANNEL = "channel.json"
@@ -184,11 +185,3 @@ def load_json(path: Path, form: str) -> dict[str, Any] | None:
     if not isinstance(data, dict) or data.get("format") != form:
         raise FormatError(f"{path} is not of format {form}, the one this version reads")
     return data
-
-
-def save_json(path: Path, data: dict[str, Any]) -> None:
-    """Write a JSON file, or replace it, whole."""
-    # Always one name: only one process writes this file, and what it left half-written is overwritten.
-    temporary = path.with_name(f".{path.name}{TEMPORARY}")
-    temporary.write_text(json.dumps(data))
-    temporary.rename(path)

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from riprap.channels.folder import load_json, make_private, save_json
+from riprap.channels.folder import load_json, make_private
 from riprap.channels.segment import BEGIN
 from riprap.errors import ChannelError
+from riprap.state.saving import save_json
 
 FORMAT = "riprap-channel-reader/1"
 _FOLDER = "readers"

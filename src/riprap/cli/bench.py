@@ -12,6 +12,7 @@ from rich.progress import TextColumn, TimeRemainingColumn
 
 from riprap.cli.applications import UsageError, positive, positive_number
 from riprap.cli.screen import Screen, new_table, shown
+from riprap.state.saving import save_json
 
 if TYPE_CHECKING:
     from riprap.bench import Benchmark
@@ -101,10 +102,10 @@ def _options(benchmark: Benchmark, arguments: argparse.Namespace) -> dict[str, A
 def _run_long(
     benchmark: Benchmark, arguments: argparse.Namespace, options: Mapping[str, Any], screen: Screen
 ) -> dict[str, Any]:
-    """Run a benchmark of hours: results are written as they come, on top of those that are there."""
+    """Run a benchmark that takes long. One of hours writes results as they come, on top of those that are there."""
     out: Path | None = arguments.out
     earlier = None
-    if out is not None and out.exists():
+    if benchmark.goes_on and out is not None and out.exists():
         try:
             earlier = json.loads(out.read_text())
         except ValueError as error:
@@ -121,14 +122,13 @@ def _run_long(
         def show(share: float) -> None:
             bars.update(task, completed=share)
 
-        return benchmark.run(arguments.quick, screen.note, earlier=earlier, keep=keep, show=show, **options)
+        more = {"earlier": earlier, "keep": keep} if benchmark.goes_on else {}
+        return benchmark.run(arguments.quick, screen.note, show=show, **more, **options)
 
 
 def _write(out: Path, result: Mapping[str, Any]) -> None:
-    # Under another name first: whoever stops us in between keeps what was there.
-    temporary = out.with_name(f".{out.name}.tmp")
-    temporary.write_text(json.dumps(result, indent=2) + "\n")
-    temporary.rename(out)
+    # Whoever stops us keeps what was there.
+    save_json(out, result, indent=2)
 
 
 def _list(benchmarks: Mapping[str, Benchmark], screen: Screen) -> None:

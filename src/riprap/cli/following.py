@@ -46,6 +46,7 @@ def follow(
 
     earlier = _earlier_run(folder, graph) if folder is not None else None
     known = sum(1 for _ in earlier.read_metrics()) if earlier is not None else 0
+    seen = sum(1 for _ in earlier.read_events()) if earlier is not None else 0
     with (
         Printing(screen) as printing,
         supervise(graph, runs=runs, folder=folder, stdout=printing.descriptor, **options) as run,
@@ -55,7 +56,7 @@ def follow(
         with screen.waiting("Starting the query"), _pointing_to(run.folder):
             run.await_up()
         total = rows_in(graph) if options.get("trigger") is None else None
-        seconds, interrupted = _watch(run, screen, total)
+        seconds, interrupted = _watch(run, screen, total, Notices(run.folder, screen, seen))
     metrics = islice(RunFolder(run.folder, time.time).read_metrics(), known, None)
     return summarise(graph, run.folder, metrics, seconds=seconds, interrupted=interrupted)
 
@@ -92,10 +93,10 @@ def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
     return found
 
 
-def _watch(run: Supervised, screen: Screen, total: int | None) -> tuple[float, bool]:
+def _watch(run: Supervised, screen: Screen, total: int | None, told: Notices) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
     with CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line, _pointing_to(run.folder):
-        told = Notices(run.folder, screen)
+        told.show()
         while not asked.to_stop and not run.wait(timeout=_REFRESH_SECONDS):
             line.show(run.progress())
             told.show()
@@ -144,14 +145,14 @@ class Printing:
 
 
 class Notices:
-    """Show what people should know while a run goes on: lost connections, warnings, failures."""
+    """Show what people should know of a run: lost connections, warnings, failures. The first ``seen`` are old news."""
 
-    def __init__(self, folder: Path, screen: Screen) -> None:
+    def __init__(self, folder: Path, screen: Screen, seen: int) -> None:
         from riprap.runtime.folder import RunFolder
 
         self._folder = RunFolder(folder, time.time)
         self._screen = screen
-        self._seen = sum(1 for _ in self._folder.read_events())
+        self._seen = seen
 
     def show(self) -> None:
         """Show what happened since the last time."""

@@ -18,7 +18,7 @@ examples:
   riprap state diff latest sums 11 12                   what came and what went between two versions
   riprap state verify latest                            read everything; exit code 1 if anything is damaged
   riprap state restore latest sums --version 11         start from an older version when the run is taken up
-  riprap state drop latest sums --version 12            remove a version
+  riprap state drop latest sums --version 12            remove a version; --all: every one
 """
 
 # Each is a module of its own: state_list.py and so on.
@@ -68,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--version", type=positive, metavar="N", help="start from this version")
     what.add_argument("--fresh", action="store_true", help="start without state")
     what.add_argument("--cancel", action="store_true", help="take back an earlier wish")
-    parsers["drop"].add_argument("--version", type=positive, metavar="N", required=True, help="which one")
+    which = parsers["drop"].add_mutually_exclusive_group(required=True)
+    which.add_argument("--version", type=positive, metavar="N", help="which one")
+    which.add_argument("--all", action="store_true", help="every one, such as those of a run that has ended")
     parsers["restore"].add_argument(
         "--force", action="store_true", help="even if tuples of it are damaged: those are left out"
     )

@@ -239,11 +239,14 @@ def _check_replays(graph: Graph, element: Element) -> None:
     operator = next((o for o in element.operators if o.replays), None)
     if operator is None:
         return
-    others = [o for o in element.operators if o.stateful and o is not operator]
+    others = [o for o in element.operators if (o.stateful or isinstance(o, Lookup)) and o is not operator]
     if element.reads_sources:
         why = f"'{element.name}' reads sources"
     elif others:
-        why = f"'{element.name}' also has {others[0].kind} '{others[0].name}', with a state of its own"
+        what = (
+            "whose table of then nobody has" if isinstance(others[0], Lookup) else "with a state of its own"
+        )
+        why = f"'{element.name}' also has {others[0].kind} '{others[0].name}', {what}"
     elif graph.restarts.get(element.name, "resume") == "live":
         why = f"'{element.name}' restarts live, which would lose tuples"
     else:

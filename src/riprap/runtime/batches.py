@@ -111,7 +111,11 @@ class BatchRunner:
         for outflow in self._outlets.values():
             outflow.publish(record)
         for name, publisher in self._publishers.items():
-            publisher.publish(batch, record.outputs.get(name, ()))
+            if name in record.outputs:
+                publisher.publish(batch, record.outputs[name])
+            else:
+                # Gone with the host, and told: what the sink has of it must not be replaced by nothing.
+                publisher.take_up(batch, ())
         published = self._clock()
         reach("published", batch, self._plan.name)
         self._collect(batch)
@@ -184,7 +188,7 @@ class BatchRunner:
         waiting = min(published, default=batch) + 1
         again = self._checkpointer.oldest_batch if self._checkpointer is not None else None
         self._tables.forget(batch - _KEEP_RECORDS)
-        keep = self._checkpointer.holding() if self._checkpointer is not None else set()
+        keep: set[str] = set()
         for number in on_record:
             recent = number > batch - _KEEP_RECORDS
             if not recent and number < waiting:
@@ -200,4 +204,5 @@ class BatchRunner:
                 if recent
                 else {p for o in record.outputs.values() for out in o for p in out.pages}
             )
-        self._site.collect(keep)
+        checkpointer = self._checkpointer
+        self._site.collect(lambda: keep | checkpointer.holding() if checkpointer is not None else keep)

@@ -11,6 +11,7 @@ Processing elements and the channels between them must be as they were: their lo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from riprap.compiler import Layout, compile_graph, describe_state
@@ -21,13 +22,33 @@ from riprap.runtime.checkpointing.recovery import FRESH, wish
 from riprap.runtime.folder import RunFolder
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to become of a run's state: which of it goes, and how it is cut up from then on."""
+
+    folder: RunFolder
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    gone: Sequence[str] = ()
+    layout: Mapping[str, Any] | None = None
+
+    def make(self) -> None:
+        """Make the changes. Not before Spark is there: a run that does not start is to be as it was."""
+        for name, element in self.dropped.items():
+            wish(self.folder.path / "elements" / element, name, FRESH)
+        for name in self.gone:
+            what = f"'{name}' is not in the application any more"
+            self.folder.event("state lost", operator=name, message=what)
+        if self.layout is not None:
+            self.folder.replace_state_layout(self.layout)
+
+
 def accept_changes(
     folder: RunFolder, graph: Graph, *, ignore_state: Collection[str] = (), fresh: bool = False
-) -> None:
+) -> Changes:
     """Let a run be taken up by a graph that is not the one it began with, as far as that is asked for."""
     known = folder.state_layout()
     if known is None:
-        return
+        return Changes(folder)
     before, now = known["operators"], describe_state(graph)
     _check_names(ignore_state, before, now)
     changed = sorted(n for n in before.keys() & now.keys() if before[n] != now[n])
@@ -40,14 +61,15 @@ def accept_changes(
     ends = {name for name, text in before.items() if name in gone} | (now.keys() - before.keys())
     if _without(known["elements"], ends) != _without(elements, ends):
         # The layout of the run says so, with both sides of it.
-        return
+        return Changes(folder)
     homes = {name: element for element, names in elements.items() for name in names if name in now}
     dropped = sorted(now) if fresh else [name for name in ignore_state if name in now]
-    for name in dropped:
-        wish(folder.path / "elements" / homes[name], name, FRESH)
-    for name in gone:
-        folder.event("state lost", operator=name, message=f"'{name}' is not in the application any more")
-    folder.replace_state_layout({**known, "operators": now, "elements": elements})
+    return Changes(
+        folder,
+        {name: homes[name] for name in dropped},
+        gone,
+        {**known, "operators": now, "elements": elements},
+    )
 
 
 def elements_of(layout: Layout) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.handing_over import hand_over
 from riprap.runtime.inflow import recorded
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
@@ -170,13 +171,19 @@ class Element:
         }
         for outflow in self._outlets.values():
             outflow.reopen()
-        for batch in self._site.ledger.batches():
-            if batch >= 0:
-                record = self._site.ledger.get(batch)
-                for outflow in self._outlets.values():
-                    outflow.publish(record)
-                for name, publisher in self.publishers.items():
-                    publisher.take_up(batch, record.outputs.get(name, ()))
+        batches = self._site.ledger.batches()
+        hand_over(
+            self.plan.name,
+            self._site,
+            self.publishers,
+            self._outlets,
+            committed=lambda batch: batch < batches[-1] or self._committed(batch),
+            tell=launch.folder.event,
+        )
+
+    def _committed(self, batch: int) -> bool:
+        """Say whether Spark has committed a batch, which it does once sinks have it."""
+        return (self._home / "spark" / "commits" / str(batch)).exists()
 
     def pass_over(self) -> int:
         """Go on at the live edge where the plan says so: what came in the meantime is lost, and counted."""
@@ -208,7 +215,6 @@ class Element:
         arrivals = {name: _arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
         self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets)
-        checkpoint = self._home / "spark"
         if self.plan.protected:
             self._checkpointer = Checkpointer(
                 self.plan,
@@ -220,6 +226,17 @@ class Element:
                 turn=launch.turn,
                 channels=launch.folder.path / "channels",
             )
+        try:
+            self._query = self._started()
+        except BaseException:
+            if self._checkpointer is not None:
+                self._checkpointer.stop()
+            raise
+        if self._checkpointer is not None:
+            self._checkpointer.start()
+
+    def _started(self) -> Any:
+        launch, checkpoint = self._launch, self._home / "spark"
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -247,14 +264,7 @@ class Element:
             writer = writer.trigger(availableNow=True)
         for leaving in self._once.values():
             leaving.forget()
-        try:
-            self._query = writer.start()
-        except BaseException:
-            if self._checkpointer is not None:
-                self._checkpointer.stop()
-            raise
-        if self._checkpointer is not None:
-            self._checkpointer.start()
+        return writer.start()
 
     def _tables(self) -> Tables:
         """Open the tables of the element's lookups, as the user gave them: the plan has no more than tasks need."""

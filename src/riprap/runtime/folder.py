@@ -8,6 +8,8 @@
     elements/<name>/ of each processing element:
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/
+        restore.json     which operators are to start from an older checkpoint, or afresh
+    checkpoints/     those of protected operators, where no other store is named (riprap.state.stores)
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
@@ -17,6 +19,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -27,11 +30,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
+from riprap.state.saving import save_json
 
 FORMAT = "riprap-run/1"
 # Counting takes at most one part in so many of the time.
@@ -101,7 +106,7 @@ class RunFolder:
             "cores": os.cpu_count(),
             "started": self._clock(),
         }
-        (self.path / "run.json").write_text(json.dumps(about, indent=2))
+        save_json(self.path / "run.json", about, indent=2)
 
     def event(self, kind: str, **details: Any) -> None:
         """Note that something happened."""
@@ -109,11 +114,7 @@ class RunFolder:
 
     def read_events(self, skip: int = 0) -> Iterator[dict[str, Any]]:
         """Yield what happened, oldest first, but for the first ``skip``; a line that is being written is left out."""
-        path = self.path / "events.jsonl"
-        if path.exists():
-            for line in path.read_text().splitlines(keepends=True)[skip:]:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+        yield from islice(_lines(self.path / "events.jsonl"), skip, None)
 
     def quarantine(self, source: str) -> Path:
         """Return where a source's bad records go."""
@@ -140,10 +141,7 @@ class RunFolder:
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """Yield what the batches did, oldest first; of a repeated batch, each time."""
-        path = self.path / "metrics.jsonl"
-        if path.exists():
-            for line in path.read_text().splitlines():
-                yield json.loads(line)
+        yield from _lines(self.path / "metrics.jsonl")
 
     def state_layout(self) -> dict[str, Any] | None:
         """Return how the run's state is cut up, None before it is."""
@@ -177,9 +175,7 @@ class RunFolder:
 
     def replace_state_layout(self, layout: Mapping[str, Any]) -> None:
         """Write down how state is cut up from now on."""
-        temporary = self.path / ".state.json"
-        temporary.write_text(json.dumps(layout))
-        temporary.rename(self.path / "state.json")
+        save_json(self.path / "state.json", layout)
 
     @property
     def ended(self) -> bool:
@@ -193,3 +189,11 @@ class RunFolder:
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
         with (self.path / name).open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a file of a JSON object a line; one that a full disk has cut short is left out, as is one being written."""
+    for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
+        if line.endswith("\n"):
+            with contextlib.suppress(ValueError):
+                yield json.loads(line)

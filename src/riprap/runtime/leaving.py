@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 
 from riprap.errors import FormatError
+from riprap.state.saving import save_json
 
 FORMAT = "riprap-left/1"
 
@@ -43,9 +44,7 @@ class Leaving:
 
     def answer(self, rows: int) -> None:
         """Say how many rows were fetched in all; there will be no more."""
-        temporary = self._answer.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"format": FORMAT, "rows": rows}))
-        temporary.rename(self._answer)
+        save_json(self._answer, {"format": FORMAT, "rows": rows})
 
     @property
     def rows(self) -> int | None:

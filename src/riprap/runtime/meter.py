@@ -81,16 +81,12 @@ class Meter:
             recent, tuples_in, tuples_out = self._recent, self._tuples_in, dict(self._tuples_out)
         if not recent:
             return Progress(tuples_out=tuples_out, seconds=seconds)
-        if len(recent) > 1:
-            rows, span = sum(m["rows"] for m in recent[1:]), recent[-1]["time"] - recent[0]["time"]
-        else:
-            rows, span = recent[0]["rows"], recent[0]["seconds"]["compute"]
         return Progress(
             batches=recent[-1]["batch"] + 1,
             tuples_in=tuples_in,
             tuples_out=tuples_out,
             seconds=seconds,
-            tuples_per_second=rows / span if span > 0 else 0.0,
+            tuples_per_second=rate_of(recent),
             latency=recent[-1]["latency"]["oldest"],
             state_bytes=int(sum(o.get("state_bytes", 0) for o in recent[-1]["operators"].values())),
         )
@@ -106,6 +102,15 @@ class Meter:
         if not due:
             return published - began, published - began
         return published - min(d[0] for d in due), published - max(d[1] for d in due)
+
+
+def rate_of(lines: Sequence[Mapping[str, Any]]) -> float:
+    """Return the tuples a second of some batches, from the end of the first on; of one alone, while it was computed."""
+    if len(lines) > 1:
+        rows, span = sum(line["rows"] for line in lines[1:]), lines[-1]["time"] - lines[0]["time"]
+    else:
+        rows, span = lines[0]["rows"], lines[0]["seconds"]["compute"]
+    return rows / span if span > 0 else 0.0
 
 
 def sum_up(meters: Sequence[Meter], seconds: float) -> Progress:

@@ -6,6 +6,8 @@ import json
 import time
 from pathlib import Path
 
+from riprap.state.saving import save_json
+
 PACE = "pace.json"
 _PACE_FORMAT = "riprap-pace/1"
 
@@ -15,8 +17,6 @@ def pace_start(folder: Path, rate: float) -> float:
     path = folder / PACE
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"format": _PACE_FORMAT, "start": time.time(), "rate": rate}))
-        temporary.rename(path)
+        save_json(path, {"format": _PACE_FORMAT, "start": time.time(), "rate": rate})
     began: float = json.loads(path.read_text())["start"]
     return began

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,7 +53,7 @@ class Site:
         stores = [replace(self.pages, folder=folder) for folder in folders]
         return next((store for store in stores if store.size(name)), self.pages)
 
-    def collect(self, keep: set[str]) -> None:
+    def collect(self, keep: Callable[[], set[str]]) -> None:
         """Remove the pages not named, where the driver can see them."""
         self.results.collect(keep)
         if EXECUTOR not in self.pages.folder:

@@ -77,7 +77,7 @@ def run(
         housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
         try:
             sweep(page_root(), clock=clock)
-            accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
+            accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh).make()
             store = settle_store(run_folder.path, store)
             tasks = parallelism or session.sparkContext.defaultParallelism
             layout = compile_graph(

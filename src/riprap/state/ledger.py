@@ -15,13 +15,13 @@ renamed. Record -1 of an epoch is its beginning, so a missing record is always a
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from riprap.errors import FormatError, LedgerError
+from riprap.state.saving import save_json
 
 FORMAT = "riprap-ledger/1"
 
@@ -100,10 +100,7 @@ class Ledger:
 
     def write(self, record: Record) -> None:
         """Add a record; from then on the batch has happened."""
-        path = self._path(record.batch)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({"format": FORMAT, **asdict(record)}))
-        temporary.rename(path)
+        save_json(self._path(record.batch), {"format": FORMAT, **asdict(record)})
 
     def find(self, batch: int) -> Record | None:
         """Return a batch's record, or None if the batch has not happened."""

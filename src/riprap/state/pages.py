@@ -104,18 +104,21 @@ class PageStore:
             # A page may be collected while we look.
             return sum(self.size(e.name.removesuffix(_SUFFIX)) for e in entries if e.name.endswith(_SUFFIX))
 
-    def collect(self, keep: Collection[str]) -> int:
-        """Remove every page not named in ``keep``, half-written ones included; return how many."""
-        names = {n + _SUFFIX for n in keep} | {LEASE}
+    def collect(self, keep: Callable[[], Collection[str]]) -> int:
+        """Remove every page that ``keep`` does not name, half-written ones included; return how many.
+
+        It is asked once the folder has been looked at: a page that comes after that is none of our business.
+        """
+        there = os.listdir(self.folder)
+        names = {n + _SUFFIX for n in keep()} | {LEASE}
         removed = 0
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                # A page that is kept may still be on its way, under its temporary name.
-                coming = entry.name.startswith(".") and entry.name[1:].rpartition(".")[0] + _SUFFIX in names
-                if entry.name not in names and not coming:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(entry.path)
-                        removed += 1
+        for name in there:
+            # A page that is kept may still be on its way, under its temporary name.
+            coming = name.startswith(".") and name[1:].rpartition(".")[0] + _SUFFIX in names
+            if name not in names and not coming:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.folder, name))
+                    removed += 1
         return removed
 
     def _path(self, name: str) -> str:

@@ -154,7 +154,7 @@ class Host(Element):
         ledger = self._site.ledger
         ledger.forget(b for b in ledger.batches() if 0 <= b <= self.record.batch - _KEEP_RECORDS)
         kept = (ledger.get(b).pages() for b in ledger.batches())
-        self._site.pages.collect(self.checkpointer.holding().union(*kept))
+        self._site.pages.collect(lambda: self.checkpointer.holding().union(*kept))
 
     def save(self, operator: str) -> None:
         """Let an operator's checkpoint be due."""

@@ -117,9 +117,12 @@ class Book:
         return round(rate * max(lost_until - version.manifest.time, 0.0))
 
     def _came(self, slot: str, key: Key, value: Saved) -> int:
-        """Count the tuples of a key in a value: those that were held by the time the value ends at."""
-        held = self.history[value.until][slot].get(key, [])
-        return sum(value.since < h.time <= value.until for h in held)
+        """Count the tuples of a key that came in while a value was filled: those each batch left in the state."""
+        return sum(
+            sum(h.time == time for h in slots[slot].get(key, []))
+            for time, slots in self.history.items()
+            if value.since < time <= value.until
+        )
 
 
 def _value_of(held: Held, values: list[Saved]) -> Saved:

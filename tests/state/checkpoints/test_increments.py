@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from riprap.state.checkpoints import increments
 from riprap.state.checkpoints.groups import Table, cut, decode, encode
 from riprap.state.checkpoints.increments import Fresh, SlotState
+from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.checkpoints.testing import contents_of, page_of
@@ -50,6 +51,10 @@ class Windows:
             self.contents[key] = whole
             held[key] = len(whole)
         return page_of({k: t[max(0, len(t) - held[k]) :] for k, t in came.items()}, held)
+
+
+def counts(page: pa.RecordBatch) -> Came:
+    return Came.of(Index.of(page))
 
 
 BATCHES = st.lists(
@@ -149,7 +154,7 @@ def test_what_is_written_follows_what_comes_in_even_where_one_key_is_slow(tmp_pa
     for step in range(60):
         page = windows.batch(["a"] * 900 + (["b"] * 100 if step == 0 else []) + ["c"] * 5, [])
         assert page is not None
-        one = encode([cut(page, None)]).data.size
+        one = encode([cut(page, None)], counts(page)).data.size
         entered += one
         size = durable.checkpoint([page])
         written += size
@@ -160,7 +165,7 @@ def test_what_is_written_follows_what_comes_in_even_where_one_key_is_slow(tmp_pa
 @pytest.mark.parametrize("group", [2, None])
 def test_a_damaged_group_costs_its_tuples_and_no_others(group: int | None) -> None:
     page = page_of({"a": [1, 2, 3, 4, 5], "b": [6, 7]})
-    value = encode([cut(page, group)])
+    value = encode([cut(page, group)], counts(page))
     table = Table.read(value.data, value.name, value.groups)
     assert table is not None
     for number, block in enumerate(table.groups):
@@ -173,8 +178,9 @@ def test_a_damaged_group_costs_its_tuples_and_no_others(group: int | None) -> No
 
 
 def test_a_table_is_there_twice_and_damage_beyond_that_costs_the_value() -> None:
-    value = encode([cut(page_of({"a": [1, 2, 3], "b": [4]}), 2)])
-    size = 32 * (value.groups + 2)
+    page = page_of({"a": [1, 2, 3], "b": [4]})
+    value = encode([cut(page, 2)], counts(page))
+    size = 32 * (value.groups + 3)
     first, last = 3, value.data.size - 5
     assert value.data.slice(0, size).equals(value.data.slice(value.data.size - size))
 
@@ -245,6 +251,49 @@ def test_stale_tuples_go_at_each_keys_own_rate(tmp_path: Path) -> None:
     assert untouched.stale == 0
 
 
+def test_a_key_that_fills_its_window_over_and_over_is_emptied(tmp_path: Path) -> None:
+    # Five of a hundred are left of each second; a slow key keeps all pages alive.
+    durable, windows = Durable(tmp_path, None), Windows(5)
+    pages = []
+    for second in range(10):
+        page = windows.batch(["fast"] * 100 + (["slow"] if second % 4 == 0 else []), [])
+        assert page is not None
+        pages.append(page)
+    durable.state, values = durable.state.advance(
+        [Fresh(page, float(n), n + 1.0) for n, page in reversed(list(enumerate(pages)))], durable.load
+    )
+    durable.version = 1
+    durable.versions.put({"0": values})
+    durable.versions.commit(durable.manifest(10.0))
+
+    found = durable.restore(lost_until=13.0, slides={"0"})
+
+    assert found is not None
+    assert found.stale == 6
+    slow = windows.contents["slow"]
+    assert contents_of(found.slots["0"], ["fast", "slow"]) == {"fast": [], "slow": slow[1:]}
+
+
+def test_a_whole_state_says_nothing_of_rates_when_it_is_cleaned_up_with_others(tmp_path: Path) -> None:
+    durable = Durable(tmp_path, None)
+    whole = page_of({"slow": list(range(50)), **{f"k{n}": list(range(40)) for n in range(200)}})
+    durable.state, values = durable.state.advance([Fresh(whole, 5.0, 5.0)], durable.load)
+    durable.versions.put({"0": values})
+    for time in range(6, 12):
+        tuples = {f"k{n}": list(range(40)) for n in range(200)}
+        page = Fresh(page_of(tuples), time - 1.0, float(time))
+        durable.state, values = durable.state.advance([page], durable.load)
+        durable.versions.put({"0": values})
+    assert len(durable.state.kept) < 3, "what is dead was to be cleaned up with what is not"
+    durable.version = 1
+    durable.versions.commit(durable.manifest(11.0))
+
+    found = durable.restore(lost_until=41.0, slides={"0"})
+
+    assert found is not None
+    assert contents_of(found.slots["0"], ["slow", "k0"]) == {"slow": list(range(50)), "k0": []}
+
+
 def test_a_damaged_manifest_falls_back_to_the_one_before(tmp_path: Path) -> None:
     durable, windows = Durable(tmp_path, None), Windows(3)
     for keys in (["a", "a"], ["a", "b"]):
@@ -268,7 +317,7 @@ def test_a_damaged_manifest_falls_back_to_the_one_before(tmp_path: Path) -> None
 def test_objects_are_read_only_with_their_seal(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     page = page_of({"a": [1]})
-    value = encode([cut(page, None)])
+    value = encode([cut(page, None)], counts(page))
     sealing = Versions(store, "app/model", key=b"secret")
     saved = Saved(
         name=value.name,

@@ -3,12 +3,13 @@
     batch on record -> note() -> pages that came in wait        (the query's thread: names only)
     due -> take what waits -> values -> manifest -> collect      (a thread of its own: reads pages, writes to the store)
 
-A batch never waits for the store. If the store is away the pages wait in host memory; once they take too much of it
-they are let go, and the next checkpoint is of the whole state.
+A batch never waits for the store. Pages wait in host memory until they are saved; once they take too much of it,
+because the store is away or the time is long, they are let go, and the next checkpoint is of the whole state.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
+from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import Record
@@ -43,13 +45,14 @@ _SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A page that is not saved yet: what came in with a batch, in a slot and a range of buckets."""
+    """A page that is not saved yet: what came in with a batch, or several, in a slot and a range of buckets."""
 
     slot: str
     buckets: Range
     page: str
     since: float
     until: float
+    came: Came | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,7 @@ class _Operator:
     until: float = 0.0
     batch: int = -1
     saved_batch: int = -1
+    trouble: str = ""
     status: Status = Status()
 
 
@@ -123,7 +127,12 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         now = clock()
         self._operators = {name: self._known(name, now) for name in plan.protected}
-        self._schedule = Schedule({n: p.every for n, p in plan.protected.items()}, now)
+        # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
+        self._schedule = Schedule(
+            {n: p.every for n, p in plan.protected.items()},
+            now,
+            at_once={n for n, known in self._operators.items() if known.whole is not None},
+        )
 
     def _known(self, name: str, now: float) -> _Operator:
         known = _Operator(name, self._durable.versions(self._store, name), since=now, until=now)
@@ -194,11 +203,7 @@ class Checkpointer:
             if wait > 0:
                 self._ending.wait(min(wait, _LOOK_SECONDS))
                 for each in self._operators.values():
-                    try:
-                        self._put_together(each)
-                    except Exception as error:
-                        # They wait one by one, and nothing is lost by it.
-                        self._tell("warning", what=f"checkpoints of '{each.name}'", message=str(error))
+                    self._make_room(each)
                 continue
             known = self._operators[name]
             # Of all elements in this process one at a time.
@@ -208,7 +213,7 @@ class Checkpointer:
             if missed:
                 with self._lock:
                     known.status = replace(known.status, missed=known.status.missed + missed)
-                self._tell("checkpoint late", operator=name, missed=missed)
+                self._say("checkpoint late", operator=name, missed=missed)
 
     def _save(self, known: _Operator) -> None:
         with self._lock:
@@ -263,7 +268,7 @@ class Checkpointer:
             if self._plan.graph[known.name].replays:
                 self._let_go_upstream(known)
         except Exception as error:
-            self._tell("warning", what=f"checkpoints of '{known.name}'", message=f"old ones stay: {error}")
+            self._say("warning", what=f"checkpoints of '{known.name}'", message=f"old ones stay: {error}")
 
     @property
     def oldest_batch(self) -> int | None:
@@ -291,7 +296,7 @@ class Checkpointer:
             fresh = self._all_of(known.name, whole)
         else:
             for each in reversed(taken):
-                page = Fresh(self._site.find_page(each.page), each.since, each.until)
+                page = Fresh(self._site.find_page(each.page), each.since, each.until, each.came)
                 fresh.setdefault((each.slot, each.buckets), []).append(page)
         slots = {} if whole is not None else dict(known.slots)
         values: dict[str, dict[str, pa.Buffer]] = {}
@@ -331,15 +336,39 @@ class Checkpointer:
         """Say that a checkpoint could not be saved; if pages pile up, or the store is damaged, start over."""
         with self._lock:
             known.status = replace(known.status, failed=known.status.failed + 1)
-            piled = sum(self._site.page_size(w.page) for w in known.waiting)
             start_over = isinstance(error, CorruptValueError | MissingPageError) or known.saving is not None
-            if start_over or piled > self._site.pages.limit // _SHARE:
-                known.waiting, known.slots, known.saving = [], {}, None
-                known.whole = self._site.ledger.get(known.batch)
-        self._tell("checkpoint failed", operator=known.name, error=type(error).__name__, message=str(error))
+            if start_over or self._piled(known):
+                self._start_over(known)
+        self._say("checkpoint failed", operator=known.name, error=type(error).__name__, message=str(error))
+
+    def _say(self, kind: str, **details: Any) -> None:
+        """Tell people, if that is possible: the disk they are told on may be full, and this thread goes on."""
+        with contextlib.suppress(OSError):
+            self._tell(kind, **details)
+
+    def _piled(self, known: _Operator) -> bool:
+        piled = sum(self._site.page_size(w.page) for w in known.waiting)
+        return piled > self._site.pages.limit // _SHARE
+
+    def _start_over(self, known: _Operator) -> None:
+        known.waiting, known.slots, known.saving = [], {}, None
+        known.whole = self._site.ledger.get(known.batch)
+
+    def _make_room(self, known: _Operator) -> None:
+        """See to it that pages that wait do not become too many, nor too large: an operator may be due once an hour."""
+        try:
+            with self._lock:
+                if self._piled(known):
+                    self._start_over(known)
+            self._put_together(known)
+        except Exception as error:
+            # They wait one by one, and nothing is lost by it.
+            if str(error) != known.trouble:
+                known.trouble = str(error)
+                self._say("warning", what=f"checkpoints of '{known.name}'", message=str(error))
 
     def _put_together(self, known: _Operator) -> None:
-        """Make one page of the oldest that wait, where there are many: an operator may be due once an hour."""
+        """Make one page of the oldest that wait, where there are many."""
         with self._lock:
             counts = Counter((w.slot, w.buckets) for w in known.waiting)
             place, many = counts.most_common(1)[0] if counts else (("", (0, 0)), 0)
@@ -349,9 +378,10 @@ class Checkpointer:
             # Named before it is there: whoever collects pages meanwhile leaves it alone.
             known.making = name = f"{old[-1].page}-and-before"
         try:
-            page = put_together([self._site.find_page(w.page) for w in reversed(old)])
-            self._site.pages.write(name, page)
-            made = replace(old[-1], page=name, since=old[0].since)
+            pages = [self._site.find_page(w.page) for w in reversed(old)]
+            came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
+            self._site.pages.write(name, put_together(pages))
+            made = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))
             self._take_for(known, old, made)
         finally:
             known.making = None

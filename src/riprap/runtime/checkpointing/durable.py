@@ -47,8 +47,9 @@ class Durable:
     def open(self, element: str, *, readonly: bool = False) -> Store:
         """Open the store for a processing element. One process alone may write to a database of RocksDB's, so each
         element has its own."""
-        url = f"{self.url.rstrip('/')}/{element}" if self.url.startswith("rocksdb:") else self.url
-        return open_store(url, readonly=readonly)
+        path, mark, settings = self.url.partition("?")
+        own = f"{path.rstrip('/')}/{element}" if self.url.startswith("rocksdb:") else path
+        return open_store(f"{own}{mark}{settings}", readonly=readonly)
 
     def entry(self, operator: str) -> str:
         """Name an operator's entry: a store may hold those of many runs."""

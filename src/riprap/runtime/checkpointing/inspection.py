@@ -16,7 +16,7 @@ from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Aggregate, Custom, Gate, Operator
 from riprap.graph.operators.base import Needed
-from riprap.runtime.checkpointing.durable import FOLDER, Durable
+from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.folder import FORMAT, RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
@@ -103,12 +103,11 @@ class Inspection:
     def reading(self, operator: str) -> Iterator[Versions | None]:
         """Open an operator's versions to be read; None where there is no store yet."""
         about = self.operators[operator]
-        ours = self.durable.url == str(self.folder.path / FOLDER)
         # A database of RocksDB's is an element's own, and only one with protected operators has any.
         bare = self.durable.url.startswith("rocksdb:") and not any(
             o.protected in (True, None) for o in self.operators.values() if o.element == about.element
         )
-        if bare or (ours and not Path(self.durable.url).exists()):
+        if bare or self.durable.never_made:
             yield None
             return
         with contextlib.closing(self.durable.open(about.element, readonly=True)) as store:
@@ -132,8 +131,8 @@ class Inspection:
                     continue
                 except BlockingIOError:
                     raise RunError(
-                        f"the run in {self.folder.path} is alive: its state changes while it goes on. Stop it first, "
-                        "with Ctrl-C where it runs or by ending its process"
+                        f"the run in {self.folder.path} is alive: its state changes while it goes on. Interrupt it "
+                        "first: with Ctrl-C twice where it runs (once ends it for good), or by ending its process"
                     ) from None
             yield
 

@@ -28,6 +28,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.ledger import Manifest, Record, page_name
+from riprap.state.saving import save_json
 from riprap.state.stores import Store
 
 WISHES = "restore.json"
@@ -64,7 +65,6 @@ class Recovery:
             (self.home / WISHES).unlink(missing_ok=True)
         elif gone or wishes:
             self._bring_back(record, wishes, gone=gone)
-        self._forget_lost_output(batches)
 
     def _bring_back(self, record: Record, wishes: Mapping[str, Any], *, gone: bool) -> None:
         began = self.clock()
@@ -215,22 +215,6 @@ class Recovery:
             ledger.write(replace(record, manifests=tuple(a.manifest for a in answers), outputs=outputs))
         self.tell("computed again", element=self.plan.name, batches=newest.batch - since)
 
-    def _forget_lost_output(self, batches: Iterable[int]) -> None:
-        """Let records not name pages of results that are gone: sinks that have not had them will not get them."""
-        for batch in batches:
-            record = self.site.ledger.get(batch)
-            sound = {
-                sink: tuple(o for o in outputs if all(self.site.results.size(p) for p in o.pages))
-                for sink, outputs in record.outputs.items()
-            }
-            if any(len(sound[sink]) < len(record.outputs[sink]) for sink in sound):
-                lost = {
-                    sink: sum(o.rows for o in record.outputs[sink]) - sum(o.rows for o in sound[sink])
-                    for sink in sound
-                }
-                self.site.ledger.write(replace(record, outputs=sound))
-                self.tell("results lost", element=self.plan.name, batch=batch, rows=lost)
-
 
 def _state_pages(record: Record) -> set[str]:
     return {p for m in record.manifests for pages in m.pages.values() for p in pages}
@@ -251,9 +235,7 @@ def read_wishes(home: Path) -> dict[str, Any]:
 def wish(home: Path, operator: str, what: int | str) -> None:
     """Ask that an operator be restored from a version, or start afresh, when its element starts next."""
     home.mkdir(parents=True, exist_ok=True)
-    temporary = home / f".{WISHES}"
-    temporary.write_text(json.dumps({**read_wishes(home), operator: what}))
-    temporary.rename(home / WISHES)
+    save_json(home / WISHES, {**read_wishes(home), operator: what})
 
 
 def cancel_wish(home: Path, operator: str) -> bool:
@@ -261,7 +243,5 @@ def cancel_wish(home: Path, operator: str) -> bool:
     wishes = read_wishes(home)
     if wishes.pop(operator, None) is None:
         return False
-    temporary = home / f".{WISHES}"
-    temporary.write_text(json.dumps(wishes))
-    temporary.rename(home / WISHES)
+    save_json(home / WISHES, wishes)
     return True

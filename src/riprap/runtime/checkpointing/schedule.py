@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 
 class Schedule:
-    """Operators by the time they are due next. The first times are spread out, so that not all are due at once.
+    """Operators by the time they are due next. The first times are spread out, so that not all are due together; those
+    in ``at_once`` are due now, one after the other.
 
     >>> schedule = Schedule({"a": 10.0, "b": 10.0}, now=0.0)
     >>> schedule.next()
@@ -16,10 +17,13 @@ class Schedule:
     (0, (10.0, 'b'))
     """
 
-    def __init__(self, every: Mapping[str, float], now: float) -> None:
+    def __init__(self, every: Mapping[str, float], now: float, at_once: Collection[str] = ()) -> None:
         self._every = dict(every)
         shares = enumerate(self._every.items(), 1)
-        self._queue = [(now + period * n / len(self._every), name) for n, (name, period) in shares]
+        self._queue = [
+            (now if name in at_once else now + period * n / len(self._every), name)
+            for n, (name, period) in shares
+        ]
         heapq.heapify(self._queue)
 
     def next(self) -> tuple[float, str]:

@@ -139,6 +139,8 @@ class Verifier:
                 found.append(damage("the group does not have its digest", number, group.tuples))
         if table.index.of(data) is None:
             found.append(damage("its index does not have its digest", tuples=0))
+        if table.counts.of(data) is None:
+            found.append(damage("its counts do not have their digest", tuples=0))
         return found
 
     def _is_sealed(self, saved: Saved, data: pa.Buffer) -> bool:

@@ -142,7 +142,7 @@ class Patience:
     window: float = 600.0
     retries: int = 1
     restarts: int = 5
-    backoff: tuple[float, ...] = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
+    backoff: tuple[float, ...] = (0.0, 1.0, 2.0, 4.0, 8.0)
     delay: float = 0.0
     standby: tuple[str, ...] = ()
 

@@ -54,15 +54,13 @@ class Driver:
 
     def serve(self) -> None:
         """Make a session, then do what the supervisor says until it says to halt."""
-        graph: Graph = cloudpickle.loads((self._folder.path / "graph.pickle").read_bytes())
-        session = self._session(graph)
-        if session is None:
+        graph = self._graph()
+        session = self._session(graph) if graph is not None else None
+        if graph is None or session is None:
             return
         if self._opening["warm"]:
             warm_up(session, self._folder.path / FOLDER / f"warming-{os.getpid()}")
-        self._link.send(
-            "ready", pid=os.getpid(), cores=session.sparkContext.defaultParallelism, **spark_of(session)
-        )
+        self._link.send("ready", cores=session.sparkContext.defaultParallelism, **spark_of(session))
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         while True:
             message = self._next()
@@ -78,6 +76,15 @@ class Driver:
             if self._crew is not None:
                 self._crew.watch()
         self._halt(session)
+
+    def _graph(self) -> Graph | None:
+        try:
+            graph: Graph = cloudpickle.loads((self._folder.path / "graph.pickle").read_bytes())
+        except Exception as error:
+            why = f"the application cannot be loaded in a driver process: {type(error).__name__}: {error}"
+            self._link.send("not started", error="GraphError", message=why)
+            return None
+        return graph
 
     def _session(self, graph: Graph) -> SparkSession | None:
         log = Path(self._opening["log"])
@@ -148,7 +155,6 @@ class Driver:
             self._brokers.stop()
         if self._lock is not None:
             withdraw(self._folder.path, self._process)
-        self._link.send("stopped")
         session.stop()
 
 

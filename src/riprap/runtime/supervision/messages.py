@@ -1,14 +1,13 @@
 """How the supervisor and a driver process talk: a line of JSON a message, over a pipe each way.
 
     supervisor -> driver                                          driver -> supervisor
-    open    folder, master, config, paths, log, warm              ready       pid, master, java, cores
+    open    folder, master, config, paths, log, warm              ready       master, java, cores
     start   process, elements, resume, and how to run             not started error, message
     retry   element                                               started     element, restore, lost, batch
     stop    finish what is under way                              failed      element, error, message, batch, final
     halt    between two batches, at once                          caught up   element
                                                                   beat        elements: {name: [batch, busy]}
                                                                   ended       element
-                                                                  stopped
 
 A driver whose pipe is closed has lost its supervisor, and ends itself.
 """

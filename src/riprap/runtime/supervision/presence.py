@@ -20,6 +20,7 @@ import psutil
 
 from riprap.errors import FormatError
 from riprap.runtime.supervision.process import lives
+from riprap.state.saving import save_json
 
 FORMAT = "riprap-process/1"
 FOLDER = "processes"
@@ -54,9 +55,7 @@ def announce(run: Path, process: str, pages: Mapping[str, Sequence[str]]) -> IO[
         "started": psutil.Process().create_time(),
         "pages": {element: list(folders) for element, folders in pages.items()},
     }
-    temporary = folder / f".{process}.tmp"
-    temporary.write_text(json.dumps(about))
-    temporary.rename(folder / f"{process}.json")
+    save_json(folder / f"{process}.json", about)
     return lock
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from riprap.runtime.meter import Progress
+from riprap.runtime.meter import Progress, rate_of
 
 _REMEMBERED = 10
 
@@ -34,7 +34,7 @@ class MetricsTail:
             tuples_in=self._tuples_in,
             tuples_out=dict(self._tuples_out),
             seconds=seconds,
-            tuples_per_second=sum(_rate(lines) for lines in self._recent.values()),
+            tuples_per_second=sum(rate_of(lines) for lines in self._recent.values()),
             latency=max(float(line["latency"]["oldest"]) for line in newest),
             state_bytes=int(
                 sum(o.get("state_bytes", 0) for line in newest for o in line["operators"].values())
@@ -58,11 +58,3 @@ class MetricsTail:
         self._tuples_in += line["rows"]
         for sink in self._tuples_out:
             self._tuples_out[sink] += int(line["operators"].get(sink, {}).get("in", 0))
-
-
-def _rate(lines: list[dict[str, Any]]) -> float:
-    if len(lines) > 1:
-        rows, span = sum(line["rows"] for line in lines[1:]), lines[-1]["time"] - lines[0]["time"]
-    else:
-        rows, span = lines[0]["rows"], lines[0]["seconds"]["compute"]
-    return rows / span if span > 0 else 0.0

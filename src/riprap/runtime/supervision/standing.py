@@ -1,12 +1,14 @@
 """What the supervisor knows: how the run is to be run, and how each process and element stands.
 
-element    waiting --started--> running --ended--> ended
-              ^                    |
-              '------ down <-------'      a failed query, or the end of its process
+element    waiting --told--> starting --started--> running --ended--> ended
+                             ^    |                   |
+                             |    v                   |
+                             '-- down <---------------'      a failed query, or the end of its process
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -49,7 +51,7 @@ class ElementState:
     """How an element stands. ``fresh``: no batch has completed since its query started."""
 
     process: str
-    phase: Literal["waiting", "running", "down", "ended"] = "waiting"
+    phase: Literal["waiting", "starting", "running", "down", "ended"] = "waiting"
     ran: bool = False
     fresh: bool = True
     batch: int = -1
@@ -57,6 +59,10 @@ class ElementState:
     moved: float = 0.0
     retry_at: float | None = None
     recovery: Recovery | None = None
+
+    def start(self) -> None:
+        """Note that it is told to start: from now on it is waited for."""
+        self.phase, self.fresh, self.moved = "starting", True, time.monotonic()
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
+from riprap.state.ledger import Ledger
 from riprap.state.pages import Lease, page_root, sweep
 
 _POLL_SECONDS = 0.05
@@ -89,7 +90,7 @@ def supervise(
     housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
     try:
         sweep(page_root(), clock=clock)
-        accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
+        changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
         _write_private(run_folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(
@@ -97,6 +98,7 @@ def supervise(
             conditions,
             run_folder,
             housing,
+            changes,
             resume=resume,
             patience=patience,
             history=read_history(run_folder.read_events()),
@@ -226,14 +228,20 @@ class Supervised:
             return
         self._closed = True
         ended = self._supervisor.ended
-        vain = not self._supervisor.was_up and not self._resume
+        vain = not self._supervisor.was_up and not self._resume and not self._on_record()
         if vain:
             # Nothing was computed, so there is nothing to take up.
             self._folder.end()
         close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
         if vain:
             sweep(page_root(), clock=self._clock)
+            self._housing.remove()
         (self.folder / "graph.pickle").unlink(missing_ok=True)
+
+    def _on_record(self) -> bool:
+        """Say whether any element has computed a batch."""
+        ledgers = (Ledger(str(folder)) for folder in self.folder.glob("elements/*/ledger"))
+        return any(batch >= 0 for ledger in ledgers for batch in ledger.batches())
 
 
 def _pickled(graph: Graph) -> bytes:

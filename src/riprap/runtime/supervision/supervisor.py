@@ -14,6 +14,7 @@ from typing import Any
 
 from riprap.compiler import compile_graph
 from riprap.graph.graph import Graph
+from riprap.runtime.changes import Changes
 from riprap.runtime.failures import named_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.jvm_output import LOG
@@ -55,6 +56,7 @@ class Supervisor:
         conditions: Conditions,
         folder: RunFolder,
         housing: Housing,
+        changes: Changes,
         *,
         resume: bool,
         patience: Patience,
@@ -66,6 +68,7 @@ class Supervisor:
         self._conditions = conditions
         self._folder = folder
         self._housing = housing
+        self._changes = changes
         self._resume = resume
         self._patience = patience
         self._history = history
@@ -164,8 +167,8 @@ class Supervisor:
             case {"say": "beat", "elements": elements}:
                 for name, (batch, busy) in elements.items():
                     self._beat(self._element(name), batch, busy)
-            case {"say": "started", "element": name}:
-                self._started(self._element(name), message)
+            case {"say": "started", "element": name} if owner is not None:
+                self._started(owner[1], self._element(name), message)
             case {"say": "caught up", "element": name}:
                 self._caught_up(name, self._element(name))
             case {"say": "ended", "element": name}:
@@ -183,8 +186,11 @@ class Supervisor:
             element.fresh = False
         element.batch, element.busy = batch, busy
 
-    def _started(self, element: ElementState, message: Message) -> None:
+    def _started(self, process: ProcessState, element: ElementState, message: Message) -> None:
         now = time.monotonic()
+        # They are started one after the other: the next has its time from now on.
+        for other in process.elements.values():
+            other.moved = now if other.phase == "starting" else other.moved
         element.phase, element.ran, element.fresh = "running", True, True
         element.batch, element.busy, element.moved = message["batch"], False, now
         if element.recovery is not None:
@@ -239,7 +245,8 @@ class Supervisor:
                 quiet = now - element.moved
                 # The first batch loads classes and compiles kernels, which is a part of starting.
                 limit = max(self._patience.stuck, self._patience.starting if element.fresh else 0.0)
-                if element.phase == "running" and element.busy and quiet > limit:
+                under_way = element.phase == "starting" or (element.phase == "running" and element.busy)
+                if under_way and quiet > limit:
                     self._decide(
                         Stuck(
                             time=self._clock(),
@@ -292,6 +299,7 @@ class Supervisor:
             for name, element in process.elements.items():
                 if element.retry_at is not None and now >= element.retry_at and process.driver is not None:
                     element.retry_at = None
+                    element.start()
                     process.driver.link.send("retry", element=name)
             if process.told and not process.open and process.driver is not None:
                 process.driver.halt()
@@ -323,6 +331,8 @@ class Supervisor:
             if process in ready and not process.told and process.driver is not None and process.driver.ready:
                 process.told = process.was_ready = True
                 process.told_to_stop = self._wants_stop
+                for element in process.open.values():
+                    element.start()
                 process.driver.link.send(
                     "start", **self._orders(name, process, process.driver.ready["cores"])
                 )
@@ -331,6 +341,7 @@ class Supervisor:
         """Settle what depends on the sessions, and write down what is run."""
         told = self._conditions
         tasks = told.parallelism or max(int(s["cores"]) for s in sessions)
+        self._changes.make()
         self._buckets = settle_buckets(self._folder, told.buckets, tasks)
         layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks, path=told.path)
         keep_state_layout(self._folder, layout)

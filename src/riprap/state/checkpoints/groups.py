@@ -3,11 +3,12 @@
 A group has some consecutive tuples of each key's window. It has its own digest: one that is damaged costs a key no more
 than the tuples it has there. A value is
 
-    table | Arrow schema | a record batch a group, newest first | index | the table again
+    table | Arrow schema | a record batch a group, newest first | index | counts | the table again
 
 The table has the length, the digest and the tuples of each part, and the value is named after it; without it nothing
 could be read, hence twice. The index is a record batch with the group, hash, held and length of every row. It tells
-what a damaged group held, so that what is left of a window can be told from what had left it.
+what a damaged group held, so that what is left of a window can be told from what had left it. The counts, by hash, say
+how many tuples came in of each key, of which the groups may have fewer: that is the key's rate.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from riprap.state.checkpoints.index import Index
+from riprap.state.checkpoints.index import Came, Index
 from riprap.state.windows import Ints, held_of, merge, ranges, remake_page, window_of
 
 # A page is cut into groups of about so many bytes where the user names no number of tuples.
@@ -30,8 +31,9 @@ _INDEX = pa.schema(
     [("group", pa.int32()), ("hash", pa.uint64()), ("held", pa.int64()), ("length", pa.int64())]
 )
 _ROW = np.dtype([("length", "<u8"), ("tuples", "<u8"), ("digest", "V16")])
-# Besides its groups a value has a schema and an index.
-_OTHERS = 2
+_COUNTS = pa.schema([("hash", pa.uint64()), ("came", pa.int64())])
+# Besides its groups a value has a schema, an index and counts.
+_OTHERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class Groups:
 def cut(page: pa.RecordBatch, group: int | None) -> Groups:
     """Cut a page into groups: of at most ``group`` tuples of each key, or by bytes.
 
-    By bytes, all keys are cut into the same number of groups. So the group of a key is as large as its share of the
-    input: one that has a thousand times the tuples of another has groups a thousand times as large.
+    By bytes, all keys that have enough are cut into the same number of groups. So the group of a key is as large as its
+    share of the input: one that has a thousand times the tuples of another has groups a thousand times as large.
 
     >>> from riprap.state.checkpoints.testing import page_of
     >>> [g.column("window").to_pylist() for g in cut(page_of({"a": [1, 2, 3], "b": [4]}), 2)]
@@ -75,24 +77,25 @@ def cut(page: pa.RecordBatch, group: int | None) -> Groups:
     parts = max(1, min(parts, longest))
     if parts == 1:
         return Groups(page, np.array([0, page.num_rows]))
-    row, part = np.divmod(np.arange(len(lengths) * parts), parts)
-    row, part = row.reshape(-1, parts).T.ravel(), part.reshape(-1, parts).T.ravel()
+    # Each key has a row in as many groups as it needs; one without tuples says something too.
+    many = np.minimum(parts, lengths) if group is None else -(-lengths // group)
+    many = np.maximum(many, 1)
+    row = np.repeat(np.arange(len(lengths)), many)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
     if group is None:
-        low, high = lengths[row] * part // parts, lengths[row] * (part + 1) // parts
+        low, high = (lengths[row] * n // many[row] for n in (nth, nth + 1))
     else:
-        low, high = (np.minimum(lengths[row], p * group) for p in (part, part + 1))
-    # Rows without tuples say something too.
-    there = np.flatnonzero((high > low) | ((lengths[row] == 0) & (part == 0)))
-    row, part, low, high = row[there], part[there], low[there], high[there]
+        low, high = (np.minimum(lengths[row], n * group) for n in (nth, nth + 1))
+    by_group = np.lexsort((row, nth))
+    row, nth, low, high = row[by_group], nth[by_group], low[by_group], high[by_group]
     # One key's tuples are in order already.
     kept = tuples.slice(int(offsets[0]), int(lengths.sum()))
     if len(lengths) > 1:
         kept = tuples.take(pa.array(ranges(offsets[row] + low, high - low)))
     # As though the newer groups had not come yet.
     holds = np.maximum(held_of(page)[row] - (lengths[row] - high), 0)
-    return Groups(
-        remake_page(page, row, holds, high - low, kept), np.searchsorted(part, np.arange(parts + 1))
-    )
+    made = remake_page(page, row, holds, high - low, kept)
+    return Groups(made, np.searchsorted(nth, np.arange(parts + 1)))
 
 
 def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -140,6 +143,7 @@ class Table:
     header: Block
     groups: tuple[Block, ...]
     index: Block
+    counts: Block
     twice: bool
 
     @classmethod
@@ -159,7 +163,8 @@ class Table:
             Block(end - length, length, known.tobytes(), many)
             for end, length, known, many in zip(ends, lengths, rows["digest"], tuples, strict=True)
         )
-        return cls(header, tuple(others[:-1]), others[-1], len(sound) == len(copies))
+        *blocks, index, counts = others
+        return cls(header, tuple(blocks), index, counts, len(sound) == len(copies))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,7 @@ class Value:
     tuples: int
 
 
-def encode(pages: Sequence[Groups]) -> Value:
+def encode(pages: Sequence[Groups], came: Came) -> Value:
     """Put the groups of pages, newest page first, into a value."""
     indexes = [index for page in pages for index in page.index()]
     schema = pages[0].rows.schema.remove_metadata()
@@ -180,10 +185,11 @@ def encode(pages: Sequence[Groups]) -> Value:
         schema.serialize(),
         *(g.serialize() for page in pages for g in Groups(page.rows.cast(schema), page.bounds)),
         _written(indexes).serialize(),
+        pa.RecordBatch.from_arrays([came.hashes, came.counts], schema=_COUNTS).serialize(),
     ]
     table = np.zeros(len(parts), _ROW)
     table["length"] = [part.size for part in parts]
-    table["tuples"][1:-1] = [index.lengths.sum() for index in indexes]
+    table["tuples"][1 : 1 + len(indexes)] = [index.lengths.sum() for index in indexes]
     table["digest"] = np.frombuffer(b"".join(map(_digest, parts)), "V16")
     copy = table.tobytes()
     sink = pa.BufferOutputStream()
@@ -203,10 +209,12 @@ def _digest(data: pa.Buffer) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What came out of a value: its groups, newest first, with None for a damaged one; and what its rows were."""
+    """What came out of a value: its groups, newest first, with None for a damaged one; what its rows were, and how many
+    tuples came in, as far as that can be told."""
 
     groups: tuple[pa.RecordBatch | None, ...]
     indexes: tuple[Index, ...] | None
+    came: Came | None
 
     @property
     def whole(self) -> bool:
@@ -217,14 +225,16 @@ def decode(data: pa.Buffer, name: str, groups: int) -> Decoded:
     """Read a value of so many groups back, part by part; what does not have its digest is damaged."""
     table = Table.read(data, name, groups)
     if table is None:
-        return Decoded((None,) * groups, None)
+        return Decoded((None,) * groups, None, None)
     header = table.header.of(data)
     schema = pa.ipc.read_schema(header) if header is not None else None
     # Without the schema in front no group can be read.
     found = tuple(_read(data, block, schema) if schema is not None else None for block in table.groups)
-    if all(group is not None for group in found):
-        return Decoded(found, tuple(Index.of(group) for group in found))
-    return Decoded(found, _indexes(data, table.index, groups))
+    sound = all(group is not None for group in found)
+    indexes = tuple(Index.of(group) for group in found) if sound else _indexes(data, table.index, groups)
+    counts = _read(data, table.counts, _COUNTS)
+    came = Came(*(column.to_numpy() for column in counts.columns)) if counts is not None else None
+    return Decoded(found, indexes, came)
 
 
 def _read(data: pa.Buffer, block: Block, schema: pa.Schema) -> pa.RecordBatch | None:

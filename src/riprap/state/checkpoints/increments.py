@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.state.checkpoints.groups import Value, cut, encode, put_together
-from riprap.state.checkpoints.index import Index, Reckoning, uses
+from riprap.state.checkpoints.groups import cut, encode, put_together
+from riprap.state.checkpoints.index import Came, Index, Reckoning, uses
 from riprap.state.checkpoints.manifest import Saved
 from riprap.state.windows import Ints, align, held_of, merge, ranges, remake_page, window_of
 
@@ -32,19 +32,26 @@ _SMALL = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A page that came in since the last checkpoint, between two times."""
+    """A page that came in since the last checkpoint, between two times, and how many tuples that was if the page does
+    not say. With no time in between it is state of which nobody knows when it came in."""
 
     page: pa.RecordBatch
     since: float
     until: float
+    came: Came | None = None
+
+    @property
+    def timed(self) -> bool:
+        return self.until > self.since
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A value of the durable state, and what its rows are."""
+    """A value of the durable state, what its rows are, and how many tuples came in between its times."""
 
     saved: Saved
     index: Index
+    came: Came
 
 
 Load = Callable[[Saved], Sequence[pa.RecordBatch]]
@@ -66,25 +73,31 @@ class SlotState:
 
     def advance(self, fresh: Sequence[Fresh], load: Load) -> tuple[SlotState, dict[str, pa.Buffer]]:
         """Return the state with pages that came in, newest first, and the values it takes to store it."""
-        used = uses([*(Index.of(f.page) for f in fresh), *(k.index for k in self.kept)])
+        indexes = [Index.of(f.page) for f in fresh]
+        used = uses([*indexes, *(k.index for k in self.kept)])
         living = [f for f, use in zip(fresh, used[: len(fresh)], strict=True) if use.needed]
         kept = [k for k, use in zip(self.kept, used[len(fresh) :], strict=True) if use.needed]
         written: dict[str, pa.Buffer] = {}
         made: dict[str, Sequence[pa.RecordBatch]] = {}
         if living:
             pages = _together([f.page for f in living])
-            value = encode([cut(page, self.group) for page in pages])
-            made[value.name] = pages
-            times = min(f.since for f in living), max(f.until for f in living)
-            kept = [self._keep(value, pages, *times), *kept]
-            written[value.name] = value.data
+            # What no longer counts came in too.
+            counts = [f.came or Came.of(index) for f, index in zip(fresh, indexes, strict=True) if f.timed]
+            times = min(f.since for f in fresh), max(f.until for f in fresh)
+            new, data = self._make(pages, Came.over(counts), *times)
+            made[new.saved.name] = pages
+            written[new.saved.name] = data
+            kept = [new, *kept]
         cleaned, values = self._clean(kept, lambda saved: made.get(saved.name) or load(saved))
         # A value that was made and cleaned up at once need not be stored.
         named = {k.saved.name for k in cleaned}
         values = {name: data for name, data in {**written, **values}.items() if name in named}
         return replace(self, kept=cleaned), values
 
-    def _keep(self, value: Value, pages: Sequence[pa.RecordBatch], since: float, until: float) -> Kept:
+    def _make(
+        self, pages: Sequence[pa.RecordBatch], came: Came, since: float, until: float
+    ) -> tuple[Kept, pa.Buffer]:
+        value = encode([cut(page, self.group) for page in pages], came)
         saved = Saved(
             name=value.name,
             size=value.data.size,
@@ -95,7 +108,7 @@ class SlotState:
             until=until,
             seal=self.seal(value.data),
         )
-        return Kept(saved, Index.over([Index.of(page) for page in pages]))
+        return Kept(saved, Index.over([Index.of(page) for page in pages]), came), value.data
 
     def _clean(self, kept: list[Kept], load: Load) -> tuple[list[Kept], dict[str, pa.Buffer]]:
         """Write values anew where too little of them counts, or where there are too many."""
@@ -110,10 +123,10 @@ class SlotState:
         left = _trim(put_together(pages), reckoning, oldest=end == len(kept))
         if not left.num_rows:
             return [*kept[:first], *kept[end:]], {}
-        value = encode([cut(left, self.group)])
-        times = [k.saved for k in kept[first:end]]
-        made = self._keep(value, [left], min(s.since for s in times), max(s.until for s in times))
-        return [*kept[:first], made, *kept[end:]], {value.name: value.data}
+        until = max(k.saved.until for k in kept[first:end])
+        since = min((k.saved.since for k in kept[first:end] if k.saved.timed), default=until)
+        made, data = self._make([left], Came.over([k.came for k in kept[first:end]]), since, until)
+        return [*kept[:first], made, *kept[end:]], {made.saved.name: data}
 
 
 def load_compiled() -> None:

@@ -45,6 +45,29 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class Came:
+    """How many tuples of each key came in, in order of hash: of a window that is small, more than it ever holds."""
+
+    hashes: Hashes
+    counts: Ints
+
+    @classmethod
+    def of(cls, index: Index) -> Came:
+        """Count the tuples in a page."""
+        return cls(index.hashes, index.lengths)
+
+    @classmethod
+    def over(cls, parts: Sequence[Came]) -> Came:
+        """Add up."""
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
+        counts = np.concatenate([np.empty(0, np.int64), *(part.counts for part in parts)])
+        found, place = np.unique(hashes, return_inverse=True)
+        total = np.zeros(len(found), np.int64)
+        np.add.at(total, place, counts)
+        return cls(found, total)
+
+
+@dataclass(frozen=True, slots=True)
 class Use:
     """What still counts of a page: so many tuples and rows. It is not needed if nothing would be missed."""
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from riprap.errors import CorruptValueError, FormatError
@@ -44,6 +44,11 @@ class Saved:
     since: float
     until: float
     seal: str | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether anybody knows over how long its tuples came in: not so if it is the whole state of some moment."""
+        return self.until > self.since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +110,6 @@ class CheckpointManifest:
             return cls(**{**found, "slots": slots})
         except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise CorruptValueError(f"a checkpoint's manifest is damaged: {error!r}") from error
-
-    def numbered(self, version: int) -> CheckpointManifest:
-        """Return it as another version."""
-        return replace(self, version=version)
 
 
 def _told(saved: Saved) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.state.checkpoints.groups import put_together
-from riprap.state.checkpoints.index import Index, Reckoning
+from riprap.state.checkpoints.index import Came, Index, Reckoning
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.hashing import Hashes
@@ -94,7 +94,7 @@ def _load(
             made = [restrict(page, *buckets, manifest.buckets) for page in found.pages]
             gone = None
             if lost_until is not None and slot in slides and made:
-                gone, count = _drop_stale(made, values, found.indexes, lost_until - manifest.time)
+                gone, count = _drop_stale(made, values, found.came, lost_until - manifest.time)
                 stale += count
             pages += [gone, *made] if gone is not None else made
         slots[slot] = pages
@@ -103,17 +103,17 @@ def _load(
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """The pages of a range of buckets, newest first; the index of each value; how many tuples damage cost."""
+    """The pages of a range of buckets, newest first; how many tuples came in with each value; how many damage cost."""
 
     pages: list[pa.RecordBatch]
-    indexes: list[Index]
+    came: list[Came]
     lost: int
 
 
 def _read_range(versions: Versions, values: Sequence[Saved], sealed: bool, warn: Warn) -> _Range | None:
     """Read the values of a slot and a range of buckets; None if nobody can tell what a damaged one held."""
     groups: list[tuple[pa.RecordBatch | None, Index]] = []
-    indexes, pages = [], []
+    came, pages = [], []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         read = list(pool.map(lambda saved: versions.read(saved, sealed=sealed), values))
     for saved, decoded in zip(values, read, strict=True):
@@ -124,15 +124,15 @@ def _read_range(versions: Versions, values: Sequence[Saved], sealed: bool, warn:
             bad = sum(int(index.lengths.sum()) for group, index in damaged if group is None)
             warn(f"{bad} tuples of value {saved.name} are damaged, and are left out")
         groups += zip(decoded.groups, decoded.indexes, strict=True)
-        indexes.append(Index.over(decoded.indexes))
+        came.append(decoded.came or Came.of(Index.over(decoded.indexes)))
         sound = [group for group in decoded.groups if group is not None]
         if sound:
             pages.append(put_together(sound))
     if all(group is not None for group, _ in groups):
-        return _Range(pages, indexes, 0)
+        return _Range(pages, came, 0)
     hashes, holds, lost = _left_of([(group is not None, index) for group, index in groups])
     cap = cap_page(pages, lambda wanted, _: _look_up(hashes, holds, wanted))
-    return _Range([cap, *pages] if cap is not None else pages, indexes, lost)
+    return _Range([cap, *pages] if cap is not None else pages, came, lost)
 
 
 def _left_of(groups: Sequence[tuple[bool, Index]]) -> tuple[Hashes, Ints, int]:
@@ -193,23 +193,23 @@ def cap_page(pages: Sequence[pa.RecordBatch], limit: Callable[[Hashes, Ints], In
 
 
 def _drop_stale(
-    pages: Sequence[pa.RecordBatch], values: Sequence[Saved], indexes: Sequence[Index], seconds: float
+    pages: Sequence[pa.RecordBatch], values: Sequence[Saved], came: Sequence[Came], seconds: float
 ) -> tuple[pa.RecordBatch | None, int]:
     """Say which tuples lost input would have pushed out, at each key's own rate; and how many that is.
 
     A key's rate is that of the newest value if the key is in it, else that over all values; but for one with the whole
     state of some moment: nobody knows over how long that had come in.
     """
-    timed = [(v, index) for v, index in zip(values, indexes, strict=True) if v.until > v.since]
+    timed = [(v, counts) for v, counts in zip(values, came, strict=True) if v.timed]
     if not timed:
         return None, 0
     span = max(v.until for v, _ in timed) - min(v.since for v, _ in timed)
-    whole = Index.over([index for _, index in timed])
-    rates: Floats = whole.lengths / span
-    recent = values[0].until - values[0].since
-    if recent > 0:
-        at = np.searchsorted(whole.hashes, indexes[0].hashes)
-        rates[at] = indexes[0].lengths / recent
+    whole = Came.over([counts for _, counts in timed])
+    rates: Floats = whole.counts / span
+    if values[0].timed:
+        recent = came[0].counts > 0
+        at = np.searchsorted(whole.hashes, came[0].hashes[recent])
+        rates[at] = came[0].counts[recent] / (values[0].until - values[0].since)
     gone: Ints = np.round(rates * max(seconds, 0.0)).astype(np.int64)
     before = live_tuples(pages)
     cap = cap_page(pages, lambda wanted, held: np.maximum(held - _look_up(whole.hashes, gone, wanted), 0))

@@ -114,7 +114,7 @@ class Versions:
 
     def read(self, saved: Saved, *, sealed: bool = False) -> Decoded:
         """Read a value, block by block; what is damaged, missing or not sealed as it should be is left out."""
-        nothing = Decoded((None,) * saved.groups, None)
+        nothing = Decoded((None,) * saved.groups, None, None)
         try:
             data = self.store.get(self.entry, saved.name)
         except (KeyError, CorruptValueError):

@@ -75,10 +75,14 @@ class RedisStore:
                     transaction.unlink(*replaced)
                 kept = transaction.execute()[: len(names)]
             except Exception:
-                # They would go by themselves, but a full server needs the room now.
+                # They would go by themselves, but a full server needs the room now. Not those of heads that are in
+                # place: what was lost may have been the answer alone.
                 with contextlib.suppress(Exception):
-                    self._client.unlink(*names)
+                    in_place = set(self._chunks_of(entry, keys))
+                    self._client.unlink(*(name for name in names if name not in in_place))
                 raise
+            # A transaction that was sent again finds them persistent already.
+            kept = kept if all(kept) else [self._client.exists(name) for name in names]
         if not all(kept):
             raise StoreError(
                 f"store {self._where}: the server evicted a value while it was written. Give it more memory, and "

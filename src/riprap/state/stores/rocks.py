@@ -222,7 +222,7 @@ def _remove_unfinished(db: Any) -> None:
 
 
 def _hint(text: str) -> str:
-    if re.search("lock", text, re.IGNORECASE):
+    if re.search(r"\block", text, re.IGNORECASE):
         return "Another process has it open: one at a time may write; open_store(url, readonly=True) reads beside it"
     if "No space" in text:
         return "Free some space, or name a store with more"

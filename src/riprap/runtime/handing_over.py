@@ -1,0 +1,63 @@
+"""Give sinks and channels the batches that an earlier process had on record.
+
+Pages of results are in host memory. If they are gone with it, what a sink or channel has had already is no loss, and
+must not be replaced by less; what it has not had is lost, and that is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from riprap.runtime.outflow import Outflow
+from riprap.runtime.sinks import FilePublisher, Publisher
+from riprap.runtime.site import Site
+from riprap.state.ledger import Record
+
+Tell = Callable[..., None]
+
+
+def hand_over(
+    element: str,
+    site: Site,
+    publishers: Mapping[str, Publisher],
+    outlets: Mapping[str, Outflow],
+    *,
+    committed: Callable[[int], bool],
+    tell: Tell,
+) -> None:
+    """Hand over what is on record; ``committed`` says whether all sinks but files have had a batch for certain."""
+    for batch in site.ledger.batches():
+        if batch < 0:
+            continue
+        record = site.ledger.get(batch)
+        gone = _gone(site, record)
+        if gone:
+            had = {
+                name: batch <= outlets[name].published
+                if name in outlets
+                else batch <= publishers[name].published
+                if isinstance(publishers[name], FilePublisher)
+                else committed(batch)
+                for name in gone
+            }
+            lost = {name: rows for name, rows in gone.items() if not had[name]}
+            if lost:
+                tell("results lost", element=element, batch=batch, rows=lost)
+            # A batch is whole, or it is left out: a part would replace what a sink may have.
+            left = {name: outputs for name, outputs in record.outputs.items() if name not in gone}
+            record = replace(record, outputs=left)
+            site.ledger.write(record)
+        for outflow in outlets.values():
+            outflow.publish(record)
+        for name, publisher in publishers.items():
+            publisher.take_up(batch, record.outputs.get(name, ()))
+
+
+def _gone(site: Site, record: Record) -> dict[str, int]:
+    """Name the sinks and channels some of whose pages are gone, with the rows they were to get."""
+    return {
+        name: sum(output.rows for output in outputs)
+        for name, outputs in record.outputs.items()
+        if any(not site.results.size(page) for output in outputs for page in output.pages)
+    }
