@@ -161,7 +161,7 @@ def test_all_of_it_on_tiny_sizes(spark: SparkSession, tmp_path: Path) -> None:
     heard: list[str] = []
     kept: list[dict[str, Any]] = []
     shares: list[float] = []
-    plan = replace(TINY, only=("single", "zipf", "size", "restore"))
+    plan = replace(TINY, only=("single", "size", "restore"))
     earlier = {"format": checkpoint.FORMAT, "parts": {"plain": {"kept": True}}}
 
     result = checkpoint.run_plan(
@@ -174,7 +174,7 @@ def test_all_of_it_on_tiny_sizes(spark: SparkSession, tmp_path: Path) -> None:
     assert set(parts) == set(plan.only)
     places = [(line["window"], line["group"]) for line in parts["single"]["lines"]]
     assert places == [(256, 32), (256, 128)]
-    for part in ("single", "zipf", "size"):
+    for part in ("single", "size"):
         for line in parts[part]["lines"]:
             assert line["failed"] == 0
             assert line["checkpoints"] > 0
@@ -186,7 +186,7 @@ def test_all_of_it_on_tiny_sizes(spark: SparkSession, tmp_path: Path) -> None:
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
     # What is kept grows part by part, and a pair at a time within one.
-    assert [len(each["parts"]) for each in kept] == [2, 3, 3, 4, 4, 5, 5, 5]
+    assert [len(each["parts"]) for each in kept] == [2, 3, 3, 4, 4, 4]
     assert [len(each["parts"]["size"]["pairs"]) for each in kept[-3:]] == [1, 2, 2]
     shown = checkpoint.table(result)
     assert "unprotected, window" in shown

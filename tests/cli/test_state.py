@@ -245,6 +245,20 @@ def test_restore_writes_a_wish_and_says_what_will_be(riprap: Command, run: Saved
     assert read_wishes(home) == {"bare": "fresh"}
 
 
+def test_all_versions_go_at_once_and_unasked_only_of_a_run_that_has_ended(
+    riprap: Command, run: SavedRun
+) -> None:
+    refused = riprap("state", "drop", "app", "sums", "--all")
+    assert (refused.code, "the run can be taken up" in refused.err) == (2, True)
+    (run.folder / "ended").touch()
+
+    outcome = riprap("state", "drop", "app", "sums", "--all", "--json")
+
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["left"] == []
+    assert run.versions.store.keys(run.versions.entry) == []
+
+
 def test_a_damaged_version_is_not_restored_unasked(riprap: Command, run: SavedRun) -> None:
     home = run.folder / "elements" / "main"
     saved = run.manifests[3].slots["sums/0"][0]

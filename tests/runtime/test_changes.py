@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from pyspark.sql import SparkSession
 from tests.runtime.harness import wait_until
 
 import riprap as rr
+from riprap.runtime.changes import accept_changes
+from riprap.runtime.checkpointing.recovery import read_wishes
+from riprap.runtime.folder import RunFolder
 
 ROWS, BATCH = 6_000, 500
 pytestmark = pytest.mark.usefixtures("runs")
@@ -83,6 +87,19 @@ def test_what_has_changed_is_named_with_the_choices(
     assert rows_of(tmp_path / "more") == expected(10, done), "new: from nothing"
     told = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert [e["operator"] for e in told if e["event"] == "state lost"] == ["sums"]
+
+
+def test_nothing_has_changed_until_the_run_starts(tmp_path: Path, left: tuple[Path, int]) -> None:
+    folder = RunFolder(left[0], time.time)
+    before = folder.state_layout()
+
+    changes = accept_changes(folder, app_of(tmp_path, sums=60).graph(), fresh=True)
+
+    home = left[0] / "elements" / "changing"
+    assert (folder.state_layout(), read_wishes(home)) == (before, {})
+    changes.make()
+    assert folder.state_layout() != before
+    assert read_wishes(home) == {"sums": "fresh", "tops": "fresh"}
 
 
 def test_all_state_may_go(spark: SparkSession, tmp_path: Path, left: tuple[Path, int]) -> None:

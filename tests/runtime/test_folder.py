@@ -29,6 +29,16 @@ def folder(tmp_path: Path) -> RunFolder:
     return made
 
 
+def test_a_line_that_a_full_disk_cut_short_costs_no_other(folder: RunFolder) -> None:
+    folder.event("first")
+    path = folder.path / "events.jsonl"
+    path.write_text(path.read_text() + '{"time": 1.0, "event": "cut sh')
+    folder.event("joined to what was cut")
+    folder.event("last")
+    assert [e["event"] for e in folder.read_events()] == ["first", "last"]
+    assert [e["event"] for e in folder.read_events(1)] == ["last"]
+
+
 def test_the_same_state_is_taken_up(folder: RunFolder) -> None:
     folder.keep_state_layout(
         {"elements": ELEMENTS, "buckets": 8, "operators": state_of("sum(a) / 2 as half")}

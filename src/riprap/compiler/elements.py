@@ -93,8 +93,9 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
             elements, Element("", 0)
         )
     highest = max(feeding, key=lambda e: e.level)
-    if highest.placed and operator.key is None and all(e is highest for e in feeding):
-        # What only works on the tuples of a placed element need not leave it.
+    again = not (highest.replays and isinstance(operator, Lookup))
+    if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
+        # What only works on the tuples of a placed element need not leave it, if it can do so again.
         return highest
     candidates = [highest, *(e for e in elements if e.level == level)]
     for element in candidates:

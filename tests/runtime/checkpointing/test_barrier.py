@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.runtime.harness import wait_until
@@ -66,6 +67,21 @@ def test_it_cannot_restart_live(tmp_path: Path) -> None:
     app = app_of(tmp_path, rr.checkpoint(every="1s"))
     app.place("apart", "pairs_of", restart="live")
     with pytest.raises(rr.GraphError, match="restarts live, which would lose tuples"):
+        compile_graph(app.graph(), buckets=4, tasks=2)
+
+
+def test_it_is_not_together_with_a_lookup() -> None:
+    app = rr.Application("pairs")
+    sides = [app.source(name, rr.rows([], SCHEMA)) for name in ("left", "right")]
+    pairs = app.barrier("pairs_of", *sides, by="k", select="k", protect=rr.checkpoint(every="1s"))
+    table = pa.table({"k": pa.array([1], pa.int32()), "n": ["one"]})
+    app.sink("out", app.lookup("names", pairs, table=table, by="k", select="names.n as n"), rr.memory())
+    app.place("apart", pairs)
+    plans = compile_graph(app.graph(), buckets=4, tasks=2).plans
+    assert [plan.name for plan in plans if "names" in {o.name for o in plan.graph}] == ["names"]
+
+    app.place("apart", "names")
+    with pytest.raises(rr.GraphError, match="Lookup 'names', whose table of then nobody has"):
         compile_graph(app.graph(), buckets=4, tasks=2)
 
 

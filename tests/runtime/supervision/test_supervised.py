@@ -164,6 +164,24 @@ def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
     assert all(recovered.detect >= 12.0 for recovered in run.recoveries())
 
 
+class Unloadable:
+    """Pickled here, and not to be had elsewhere."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def test_an_application_that_cannot_be_loaded_is_given_up_with_the_cause(runs: Path) -> None:
+    app = rr.Application("strange")
+    thing = Unloadable()
+    app.function("check", lambda seq: (thing, seq)[1], returns="bigint")
+    source = app.source("calls", rr.rows([{"seq": 1}], "seq bigint"))
+    app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.memory())
+    run = supervise(app.graph(), runs=runs, **OPTIONS)
+    with pytest.raises(rr.GraphError, match=r"cannot be loaded in a driver process: ValueError.*no number"):
+        run.wait()
+
+
 APPLICATION = """\
 import os
 from pathlib import Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 from tests.services.redis import Redis
@@ -90,6 +91,32 @@ def test_what_a_dead_writer_sent_goes_by_itself(redis: Redis, monkeypatch: pytes
     assert sorted(server.ttl(name) for name in server.keys(f"{prefix}:chunk:*"))[0] == -1
     store.close()
     server.close()
+
+
+def test_an_answer_that_is_lost_costs_no_value(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(f"{redis.url}?prefix={redis.prefix()}&chunk=100")
+    store.put("Sums", {"a": b"1" * 1000})
+    made = store._client.pipeline  # type: ignore[attr-defined]
+
+    def deaf(transaction: bool) -> Any:
+        pipe = made(transaction=transaction)
+        send = pipe.execute
+
+        def execute() -> Any:
+            found = send()
+            if transaction:
+                raise TimeoutError("no answer")
+            return found
+
+        pipe.execute = execute
+        return pipe
+
+    monkeypatch.setattr(store._client, "pipeline", deaf)  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="no answer"):
+        store.put("Sums", {"a": b"2" * 1000})
+    monkeypatch.undo()
+    assert store.get("Sums", "a").to_pybytes() == b"2" * 1000
+    store.close()
 
 
 def test_a_wrong_password(redis: Redis) -> None:

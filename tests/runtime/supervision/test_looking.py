@@ -1,0 +1,64 @@
+"""What the supervisor makes of silence: elements that are told to start, and never do."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import riprap as rr
+from riprap.runtime.changes import Changes
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.site import Housing
+from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.standing import Conditions
+from riprap.runtime.supervision.supervisor import Supervisor
+
+
+def supervisor_of(tmp_path: Path) -> Supervisor:
+    app = rr.Application("app")
+    source = app.source("in", rr.rows([], "v bigint"))
+    app.sink("out", source, rr.memory())
+    conditions = Conditions(
+        master=None, config={}, interval=None, batch_rows=1, buckets=None, parallelism=None, path=None,
+        store=None, notes={}, spare=False, stdout=None,
+    )  # fmt: skip
+    folder = RunFolder(tmp_path, time.time)
+    return Supervisor(
+        app.graph(),
+        conditions,
+        folder,
+        Housing("", "", 0),
+        Changes(folder),
+        resume=False,
+        patience=Patience(starting=50.0, stuck=40.0),
+        history=[],
+        clock=time.time,
+    )
+
+
+def test_what_does_not_start_in_time_is_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = supervisor_of(tmp_path)
+    (process,) = supervisor._processes.values()
+    (element,) = process.elements.values()
+    ended: list[bool] = []
+    now = time.monotonic()
+    driver: Any = SimpleNamespace(
+        halted=False, ready={"cores": 1}, heard=now + 1e6, began=now, end=lambda: ended.append(True)
+    )
+    process.driver = driver
+    element.start()
+
+    monkeypatch.setattr(time, "monotonic", lambda: now + 49.0)
+    supervisor._look()
+    assert not ended
+    monkeypatch.setattr(time, "monotonic", lambda: now + 51.0)
+    supervisor._look()
+
+    assert ended == [True]
+    assert process.restart_at is not None
+    (failure,) = [e for e in supervisor._folder.read_events() if e["event"] == "failure"]
+    assert failure["what"] == "Stuck"

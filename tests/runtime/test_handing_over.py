@@ -1,0 +1,88 @@
+"""A driver that dies around publishing, and whose host is lost: sinks keep what they have, and what is lost is told."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.runtime.checkpointing.leaving import events, lose_host
+from tests.runtime.harness import only_run, read_parts, whole
+
+import riprap as rr
+from riprap.errors import RiprapError
+from riprap.runtime import batches
+
+ROWS, BATCH = 20, 5
+pytestmark = pytest.mark.usefixtures("runs")
+
+
+def app_of(folder: Path, **file: Any) -> rr.Application:
+    app = rr.Application("numbers")
+    numbers = app.source("numbers_in", rr.rows([{"n": n} for n in range(ROWS)], "n bigint"))
+    app.sink("database", numbers, rr.to_sqlite(folder / "out.db", "t"))
+    app.sink("files", numbers, rr.parquet(folder / "files", **file))
+    return app
+
+
+def dying_at(step: str, batch: int) -> Callable[[str, int, str], None]:
+    def reach(at: str, number: int, name: str) -> None:
+        if (at, number) == (step, batch):
+            raise ConnectionAbortedError("dies here")
+
+    return reach
+
+
+@pytest.mark.parametrize(("step", "had"), [("published", True), ("recorded", False)])
+def test_a_host_is_lost_around_publishing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, had: bool
+) -> None:
+    app, runs = app_of(tmp_path, roll=0), tmp_path / "all-runs"
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "reach", dying_at(step, 2))
+        with (
+            pytest.raises(RiprapError, match="dies here"),
+            app.run(spark=spark, runs=runs, batch_rows=BATCH) as run,
+        ):
+            run.wait()
+    folder = only_run(runs)
+    lose_host(folder)
+
+    with app.run(spark=spark, folder=folder, batch_rows=BATCH) as run:
+        run.wait()
+
+    third = set(range(2 * BATCH, 3 * BATCH))
+    right = [n for n in range(ROWS) if had or n not in third]
+    with sqlite3.connect(tmp_path / "out.db") as database:
+        assert [n for (n,) in database.execute("select n from t order by n")] == right
+    assert whole(read_parts(tmp_path / "files"))["n"].to_pylist() == right
+    # Whether a database has had a batch that Spark has not committed nobody can tell; of a file one can.
+    told = [(e["batch"], e["rows"]) for e in events(folder, "results lost")]
+    assert told == [(2, {"database": BATCH} if had else {"database": BATCH, "files": BATCH})]
+
+
+def test_rows_that_waited_for_their_file_are_lost_with_the_host_and_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, runs = app_of(tmp_path, roll=3600), tmp_path / "all-runs"
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "reach", dying_at("gathered", 2))
+        with (
+            pytest.raises(RiprapError, match="dies here"),
+            app.run(spark=spark, runs=runs, batch_rows=BATCH) as run,
+        ):
+            run.wait()
+    folder = only_run(runs)
+    lose_host(folder)
+
+    with app.run(spark=spark, folder=folder, batch_rows=BATCH) as run:
+        run.wait()
+
+    with sqlite3.connect(tmp_path / "out.db") as database:
+        assert [n for (n,) in database.execute("select n from t order by n")] == list(range(ROWS))
+    assert whole(read_parts(tmp_path / "files"))["n"].to_pylist() == list(range(2 * BATCH, ROWS))
+    told = [(e["batch"], e["rows"]) for e in events(folder, "results lost")]
+    assert told == [(0, {"files": BATCH}), (1, {"files": BATCH})]
