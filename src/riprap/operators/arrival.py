@@ -105,7 +105,7 @@ def arrive(
     """
     data = [e for e in entries if e.tick is None]
     read = {e.name: rows[e.name] for e in entries}
-    keys, codes = _key(data, read)
+    keys, codes = key_rows(data, read)
     if span is not None and (span[1] - span[0]) < buckets:
         low, high = keys.span(*span, buckets)
         keys = keys.slice(low, high)
@@ -145,7 +145,7 @@ def order_numbers(column: pa.Array) -> Ints:
     return numbers
 
 
-def _key(entries: Sequence[Entry], rows: Mapping[str, Rows]) -> tuple[KeyTable, dict[str, Codes]]:
+def key_rows(entries: Sequence[Entry], rows: Mapping[str, Rows]) -> tuple[KeyTable, dict[str, Codes]]:
     """Return the key table of all rows, and each entry's codes in it."""
     counts = [rows[e.name].rows for e in entries]
     keyed = next((e for e in entries if e.key is not None), None)

@@ -31,7 +31,7 @@ class Given:
     ``inputs`` has one chunk a port, all with paths of the same length. ``keys`` has every key of the batch; where ticks
     or punctuations come in, also every key that has state. ``pages`` is its state by slot, newest page first;
     ``needed`` says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts
-    for the batch.
+    for the batch. ``tags`` has the tag of each rank, and ``origin`` is where in it the source's number stands.
     """
 
     inputs: tuple[Chunk, ...]
@@ -41,6 +41,8 @@ class Given:
     ticks: Ticks | None = None
     control: Chunk | None = None
     table: pa.Table | None = None
+    tags: tuple[Ints, ...] = ()
+    origin: int = 1
 
     @property
     def depth(self) -> int:

@@ -11,6 +11,7 @@ from riprap.graph.operators import (
     Custom,
     Deduplicate,
     Delay,
+    Faulty,
     Functor,
     Gate,
     Join,
@@ -29,6 +30,7 @@ from riprap.operators.aggregate import run_aggregate
 from riprap.operators.barrier import run_barrier
 from riprap.operators.custom import control_custom, run_custom
 from riprap.operators.deduplicate import run_deduplicate
+from riprap.operators.faulty import run_faulty
 from riprap.operators.functor import run_functor
 from riprap.operators.gate import run_gate
 from riprap.operators.given import Given, Result
@@ -52,6 +54,7 @@ KERNELS: Mapping[type[Operator], Kernel] = {
     Custom: run_custom,
     Deduplicate: run_deduplicate,
     Delay: run_hold,
+    Faulty: run_faulty,
     Functor: run_functor,
     Gate: run_gate,
     Join: run_join,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,12 +33,14 @@ class Activity:
 @dataclass(slots=True)
 class Outcome:
     """What a batch came to: rows for each sink and outlet, new pages by ``operator/slot`` (with how many of the newest
-    older pages each replaces), what each operator did, and what came in with the batch alone, by slot."""
+    older pages each replaces), what each operator did, what came in with the batch alone, by slot, and the streams that
+    were to be watched."""
 
     outputs: dict[str, Chunk] = field(default_factory=dict)
     pages: dict[str, tuple[pa.RecordBatch, int]] = field(default_factory=dict)
     activity: dict[str, Activity] = field(default_factory=dict)
     fresh: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    watched: dict[str, Chunk] = field(default_factory=dict)
 
     def keep(self, slot: str, page: pa.RecordBatch, older: Pages) -> None:
         """Add a page to a slot's state, merging it with older ones where that is due."""
@@ -66,13 +68,14 @@ def run_stage(
     origin: int = 1,
     tables: Mapping[str, pa.Table] | None = None,
     lead: bool = True,
+    watch: Collection[str] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome:
     """Run every operator once, each after its inputs; then let control ports have what reached them.
 
     ``needed`` says which columns of each stream anyone reads. ``sources`` are the application's, one of which number
     ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which
-    alone passes on what all of them got.
+    alone passes on what all of them got. ``watch`` names streams of which the outcome is to have all tuples.
     """
     stage = _Stage(
         graph, needed, arrival, state, sources, origin, tables or {}, Outcome(), dict(arrival.chunks), clock
@@ -83,6 +86,9 @@ def run_stage(
             stage.outcome.activity[operator.name] = Activity(rows, rows, 0.0)
         else:
             stage.run(operator, lead=lead)
+        for stream in operator.outputs:
+            if stream in watch:
+                stage.outcome.watched[stream] = stage.chunks[stream]
     for operator in graph:
         if operator.control:
             stage.run_control(operator)
@@ -147,6 +153,8 @@ class _Stage:
             needed={stream: self.needed[stream] for stream in operator.outputs},
             ticks=self.arrival.ticks[operator.clock] if operator.clock else None,
             table=self.tables.get(operator.name),
+            tags=self.arrival.tags,
+            origin=self.origin if self.arrival.from_sources else self.origin + 2,
         )
 
     def _older(self, operator: Operator, slot: str) -> Pages:

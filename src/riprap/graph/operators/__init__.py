@@ -3,6 +3,7 @@
 from riprap.graph.operators.base import Operator, PassesOn, Traits
 from riprap.graph.operators.custom import Custom
 from riprap.graph.operators.edges import Inlet, Outlet, Sink, Source
+from riprap.graph.operators.faulty import Faulty
 from riprap.graph.operators.functor import Functor
 from riprap.graph.operators.holding import Deduplicate, Delay, Gate, Throttle
 from riprap.graph.operators.lookup import Lookup
@@ -16,6 +17,7 @@ __all__ = [
     "Custom",
     "Deduplicate",
     "Delay",
+    "Faulty",
     "Functor",
     "Gate",
     "Inlet",

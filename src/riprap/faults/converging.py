@@ -1,0 +1,93 @@
+"""Which keys hold the same again: state in a trial against that of the golden run, key by key and bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from riprap.state.hashing import Hashes
+from riprap.state.windows import counters_of, hashes_of, held_of, merge, ranges, window_of
+
+Bools = npt.NDArray[np.bool_]
+Pages = Sequence[pa.RecordBatch]
+
+
+def of_keys(pages: Pages, hashes: Hashes) -> list[pa.RecordBatch]:
+    """Return what pages say of some keys."""
+    found = []
+    for page in pages:
+        rows = np.flatnonzero(np.isin(hashes_of(page), hashes))
+        if len(rows):
+            found.append(page.take(pa.array(rows)))
+    return found
+
+
+def same(one: Pages, other: Pages, hashes: Hashes) -> Bools:
+    """Say of each of some keys whether two states hold the same for it."""
+    pages = [_whole(of_keys(each, hashes)) for each in (one, other)]
+    rows = [_rows_of(page, hashes) for page in pages]
+    equal = np.ones(len(hashes), bool)
+    nothing = [row < 0 for row in rows]
+    # A key that is not there holds nothing, as one does that is there and holds nothing.
+    for page, row, missing in zip(pages, rows, reversed(nothing), strict=True):
+        if page is not None:
+            there = np.flatnonzero((row >= 0) & missing)
+            equal[there] = (held_of(page)[row[there]] == 0) & ~counters_of(page)[row[there]].any(axis=1)
+    both = np.flatnonzero(~nothing[0] & ~nothing[1])
+    if len(both) and pages[0] is not None and pages[1] is not None:
+        equal[both] = _equal_rows(pages[0], rows[0][both], pages[1], rows[1][both])
+    return equal
+
+
+def _whole(pages: Pages) -> pa.RecordBatch | None:
+    return reduce(merge, pages) if pages else None
+
+
+def _rows_of(page: pa.RecordBatch | None, hashes: Hashes) -> npt.NDArray[np.int64]:
+    if page is None:
+        return np.full(len(hashes), -1, np.int64)
+    known = hashes_of(page)
+    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.where(known[at] == hashes, at, -1)
+
+
+def _equal_rows(
+    one: pa.RecordBatch, rows: npt.NDArray[np.int64], other: pa.RecordBatch, their_rows: npt.NDArray[np.int64]
+) -> Bools:
+    held = held_of(one)[rows]
+    equal = (held == held_of(other)[their_rows]) & (counters_of(one)[rows] == counters_of(other)[their_rows]).all(axis=1)
+    candidates = np.flatnonzero(equal & (held > 0))
+    if not len(candidates):
+        return equal
+    lengths = held[candidates]
+    tuples = []
+    for page, mine in ((one, rows), (other, their_rows)):
+        offsets, all_tuples = window_of(page)
+        ends = offsets[mine[candidates] + 1]
+        tuples.append(all_tuples.take(pa.array(ranges(ends - lengths, lengths))))
+    agree = np.ones(len(tuples[0]), bool)
+    for index in range(tuples[0].type.num_fields):
+        agree &= same_values(tuples[0].field(index), tuples[1].field(index))
+    starts = np.cumsum(lengths) - lengths
+    equal[candidates] = np.logical_and.reduceat(agree, starts)
+    return equal
+
+
+def same_values(one: pa.Array, other: pa.Array) -> Bools:
+    """Say which values are the same, bit by bit: null is null, and -0.0 is not 0.0."""
+    one, other = (a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in (one, other))
+    nulls = [a.is_null().to_numpy(zero_copy_only=False) for a in (one, other)]
+    if pa.types.is_floating(one.type):
+        width = one.type.bit_width // 8
+        bits = [a.fill_null(0).to_numpy(zero_copy_only=False).view(f"u{width}") for a in (one, other)]
+        equal = bits[0] == bits[1]
+    elif pa.types.is_nested(one.type):
+        equal = np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)], bool)
+        return equal
+    else:
+        equal = pa.compute.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
+    return np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], equal)

@@ -1,0 +1,95 @@
+"""The finite input of a campaign, in memory, cut into blocks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from riprap.compiler import Layout
+from riprap.compiler.passes import is_aligned
+from riprap.errors import RunError
+from riprap.graph.connectors import Files, Rows as RowsConnector
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Source
+from riprap.operators.arrival import Rows, order_numbers
+from riprap.operators.chunk import Ints
+from riprap.faults.replay import take
+from riprap.runtime.listed_feed import ListedFeed, spool_rows
+from riprap.runtime.reading import read_rows
+
+_ALL = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The rows of every source, and how far each one's block reaches.
+
+    ``ends`` has for each source the number of its rows in all blocks up to each.
+    """
+
+    rows: Mapping[str, Rows]
+    ends: Mapping[str, Ints]
+
+    @property
+    def blocks(self) -> int:
+        return len(next(iter(self.ends.values())))
+
+    def block(self, number: int) -> dict[str, Rows]:
+        """Return the rows of a block."""
+        found = {}
+        for name, rows in self.rows.items():
+            ends = self.ends[name]
+            low, high = (int(ends[number - 1]) if number else 0), int(ends[number])
+            found[name] = _slice(rows, low, high)
+        return found
+
+
+def _slice(rows: Rows, low: int, high: int) -> Rows:
+    return Rows({n: c.slice(low, high - low) for n, c in rows.columns.items()}, rows.position[low:high])
+
+
+def read_feed(graph: Graph, layout: Layout) -> dict[str, Rows]:
+    """Read all there is of every source, in order of position."""
+    found: dict[str, Rows] = {}
+    needed = {e.name: plan.needed[e.name] for plan in layout.plans for e in plan.entries if not plan.inlets}
+    for source in graph.of_kind(Source):
+        if not isinstance(source.connector, Files | RowsConnector):
+            raise RunError(
+                f"{source}: faults are injected into a feed that can be read again and again. Give it files or rows"
+            )
+        with tempfile.TemporaryDirectory(prefix="riprap-feed-") as name:
+            folder = Path(name)
+            spool_rows(source, folder)
+            feed = ListedFeed(source, folder, folder / "quarantine", finite=True)
+            feed.find(_ALL)
+            rows = read_rows(feed.log.segments, 0, feed.log.rows, source, sorted(needed[source.name]))
+        order = np.argsort(rows.position, kind="stable")
+        found[source.name] = rows if bool((order == np.arange(len(order))).all()) else take(rows, order)
+    return found
+
+
+def cut_feed(graph: Graph, rows: Mapping[str, Rows], *, block_rows: int, bounds: Sequence[int] = ()) -> Feed:
+    """Cut a feed into blocks of about so many rows; of a single source also at some positions."""
+    sources = graph.of_kind(Source)
+    total = sum(part.rows for part in rows.values())
+    many = max(1, -(-total // block_rows))
+    if len(sources) == 1:
+        (only,) = rows.values()
+        ends = np.unique(
+            np.concatenate(
+                [
+                    np.arange(1, many + 1) * only.rows // many,
+                    np.searchsorted(only.position, np.asarray(bounds, np.int64)),
+                ]
+            )
+        )
+        return Feed(rows, {sources[0].name: ends[ends > 0] if only.rows else np.zeros(1, np.int64)})
+    if not is_aligned(graph):
+        return Feed(rows, {name: np.arange(1, many + 1) * part.rows // many for name, part in rows.items()})
+    numbers = {s.name: order_numbers(rows[s.name].columns[s.ordering]) for s in sources if s.ordering is not None}
+    marks = np.unique(np.quantile(np.concatenate(list(numbers.values())), np.arange(1, many + 1) / many, method="higher"))
+    return Feed(rows, {name: np.searchsorted(own, marks, "right") for name, own in numbers.items()})

@@ -1,0 +1,91 @@
+"""The golden run: what comes in, is put out and is held, block by block, when nothing goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from riprap.compiler import Layout, compile_graph
+from riprap.compiler.passes import is_aligned
+from riprap.faults.feeds import Feed
+from riprap.faults.replay import Piece, Player, State
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Outlet, Source
+from riprap.operators.arrival import Rows
+from riprap.state.hashing import Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a processing element: what came in, with the hashes of keys; what it came to; the state at its end."""
+
+    rows: Mapping[str, Rows]
+    hashes: Mapping[str, Hashes]
+    outputs: Mapping[str, Piece]
+    watched: Mapping[str, Piece]
+    state: State
+
+
+@dataclass(slots=True)
+class Golden:
+    """A golden run of a graph: for each processing element, in order, its blocks."""
+
+    graph: Graph
+    layout: Layout
+    feed: Feed
+    players: dict[str, Player]
+    blocks: dict[str, list[Block]] = field(default_factory=dict)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether blocks are batches: several sources whose tuples nothing puts in one order."""
+        return len(self.graph.of_kind(Source)) > 1 and not is_aligned(self.graph)
+
+    def state_before(self, element: str, block: int) -> State:
+        """Return the state that a block starts from."""
+        return self.blocks[element][block - 1].state if block else self.players[element].begin()
+
+    def output(self, sink: str) -> list[Piece]:
+        """Return what reached a sink, block by block."""
+        element = next(p.name for p in self.layout.plans if sink in {o.name for o in p.graph})
+        return [block.outputs[sink] for block in self.blocks[element]]
+
+
+def play_golden(
+    graph: Graph, feed: Feed, *, watch: Collection[str] = (), tables: Mapping[str, pa.Table] | None = None
+) -> Golden:
+    """Replay a graph over a feed, and keep everything."""
+    layout = compile_graph(graph, buckets=1, tasks=1, path="direct")
+    players = {plan.name: Player(plan, tables or {}) for plan in layout.plans}
+    golden = Golden(graph, layout, feed, players)
+    for plan in layout.plans:
+        player, state = players[plan.name], players[plan.name].begin()
+        golden.blocks[plan.name] = []
+        for number in range(feed.blocks):
+            rows = rows_of(golden, plan.name, number)
+            played = player.play(rows, state, block=number if golden.numbered else 0, watch=watch)
+            state = played.state
+            golden.blocks[plan.name].append(
+                Block(rows, player.hashes(rows), played.outputs, played.watched, state)
+            )
+    return golden
+
+
+def rows_of(golden: Golden, element: str, block: int) -> dict[str, Rows]:
+    """Return what comes into a processing element with a block: of the feed, or of elements before it."""
+    plan = golden.players[element].plan
+    if not plan.inlets:
+        whole = golden.feed.block(block)
+        return {entry.name: whole[entry.name] for entry in plan.entries}
+    return {stream: sent(golden, stream, block).as_rows() for stream in plan.inlets}
+
+
+def sent(golden: Golden, stream: str, block: int) -> Piece:
+    """Return what another element puts into a channel with a block."""
+    for plan in golden.layout.plans:
+        for outlet in plan.graph.of_kind(Outlet):
+            if outlet.ports[0][0] == stream:
+                return golden.blocks[plan.name][block].outputs[outlet.name]
+    raise KeyError(stream)

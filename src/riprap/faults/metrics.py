@@ -1,0 +1,154 @@
+"""The four metrics of an operator, from scores of golden and faulty outputs.
+
+Offsets are numbered i, outage durations j, repetitions of a faulty run k, golden runs l, sections of the output t:
+
+    F[i, j, k]   score of a faulty run over the affected section of offset i       G[i, l]  the golden runs' over the same
+    L[i, k, t]   local score of a faulty run in section t, at one duration         H[l, t]  the golden runs'
+
+    (1)  mean of F over repetitions
+    (2)  quality score        Q[i, j] = mean of F[i, j] / mean of G[i]
+    (3)  outage impact        C = mean over offsets of Spearman's correlation of durations and Q[i]
+    (4)  data dependency      D = standard deviation of Q[i, j*] over offsets, and an ANOVA of F[i, j*, k] / mean of G[i]
+    (5)  local error          E[i, u] = |mean of L[i, t] - mean of H[t]| / mean of H[t], u = t - begin[i]
+    (6)  errors so far        N[i, u] = how many of E[i, 1 .. u] exceed the threshold
+    (7)  recovery             R[i] = least u with N[i, u] >= p N[i, last];  R the worst over offsets
+    (8)  quality impact       I[i] = sum up to R[i] of the squares of errors above the threshold;  I the worst over offsets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+
+ALPHA = 0.05
+THRESHOLD = 0.03
+COVERED = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Anova:
+    """Whether offsets matter: the null hypothesis that they do not is accepted or rejected.
+
+    "constant" is where repetitions of every offset come to the very same: there is nothing random to test against.
+    """
+
+    outcome: Literal["accept", "reject", "constant"]
+    p: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """How much the quality depends on which data a fault hits."""
+
+    deviation: float
+    anova: Anova
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How long the output is wrong, and how wrong: by offset, and the worst."""
+
+    sections: tuple[int, ...]
+    impacts: tuple[float, ...]
+
+    @property
+    def time(self) -> int:
+        return max(self.sections, default=0)
+
+    @property
+    def impact(self) -> float:
+        return max(self.impacts, default=0.0)
+
+
+def quality_scores(faulty: Floats, golden: Floats) -> Floats:
+    """Return Q of offsets by durations (equations 1 and 2); ``faulty`` has repetitions last, ``golden`` its runs.
+
+    >>> quality_scores(np.array([[[1.0, 3.0], [4.0, 4.0]]]), np.array([[2.0, 6.0]]))
+    array([[0.5, 1. ]])
+    """
+    return faulty.mean(axis=-1) / golden.mean(axis=-1)[:, np.newaxis]
+
+
+def outage_impact(durations: Sequence[float], quality: Floats) -> tuple[float, tuple[float, ...]]:
+    """Return C and the correlation of each offset (equation 3).
+
+    Where the quality does not change with the duration at all, the correlation is 0: a longer outage changes nothing.
+
+    >>> outage_impact([1, 2, 4], np.array([[0.9, 0.8, 0.3], [1.0, 1.2, 1.1]]))
+    (-0.25, (-1.0, 0.5))
+    """
+    found = []
+    for scores in quality:
+        constant = bool(np.all(scores == scores[0])) or len(durations) < 2
+        found.append(0.0 if constant else float(stats.spearmanr(durations, scores).statistic))
+    return float(np.mean(found)), tuple(found)
+
+
+def data_dependency(faulty: Floats, golden: Floats) -> Dependency:
+    """Return D (equation 4): ``faulty`` has offsets by repetitions at one duration, ``golden`` offsets by runs.
+
+    The deviation is that of a sample: of offsets that could have been others.
+    """
+    means = golden.mean(axis=-1)
+    quality = faulty.mean(axis=-1) / means
+    deviation = float(np.std(quality, ddof=1)) if len(quality) > 1 else 0.0
+    return Dependency(deviation, _anova(list(faulty / means[:, np.newaxis])))
+
+
+def _anova(groups: Sequence[Floats]) -> Anova:
+    if len(groups) < 2 or any(len(group) < 2 for group in groups):
+        return Anova("constant")
+    within = any(np.ptp(group) > 0 for group in groups)
+    if not within:
+        # Offsets that differ differ for certain; those that do not are the same for certain.
+        return Anova("constant")
+    p = float(stats.f_oneway(*groups).pvalue)
+    return Anova("reject" if p < ALPHA else "accept", p)
+
+
+def local_errors(faulty: Floats, golden: Floats, *, signed: bool = False) -> Floats:
+    """Return the error of each section (equation 5): ``faulty`` has repetitions by sections, ``golden`` runs by sections.
+
+    A section in which golden runs score nothing has no error if the faulty ones score nothing either, else all of it.
+    """
+    wrong, right = faulty.mean(axis=0), golden.mean(axis=0)
+    error = np.divide(wrong - right, right, out=np.sign(wrong - right), where=right != 0)
+    return error if signed else np.abs(error)
+
+
+def recover(errors: Floats, *, threshold: float = THRESHOLD, covered: float = COVERED) -> tuple[int, float]:
+    """Return the recovery time in sections, and the quality impact, of errors after a fault (equations 6 to 8).
+
+    >>> recover(np.array([0.0, 0.5, 0.0, 0.2, 0.01]))
+    (4, 0.29)
+    """
+    above = np.abs(errors) > threshold
+    so_far = np.cumsum(above)
+    if not above.any():
+        return 0, 0.0
+    section = int(np.argmax(so_far >= covered * so_far[-1])) + 1
+    squares = np.where(above, errors, 0.0)[:section] ** 2
+    return section, round(float(squares.sum()), 12)
+
+
+def notices(faulty: Floats, golden: Floats) -> bool:
+    """Say whether a score notices faults: two-sample Kolmogorov-Smirnov tests, a section each, of which any rejects."""
+    return any(
+        float(stats.ks_2samp(faulty[:, t], golden[:, t]).pvalue) < ALPHA for t in range(faulty.shape[1])
+    )
+
+
+def interval_of(values: Floats, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the confidence interval of a mean, by Student's distribution; of one value, the value itself."""
+    middle = float(np.mean(values))
+    if len(values) < 2 or float(np.ptp(values)) == 0.0:
+        return middle, middle
+    half = float(stats.sem(values)) * float(stats.t.ppf((1 + confidence) / 2, len(values) - 1))
+    return middle - half, middle + half

@@ -1,0 +1,242 @@
+"""A faulty run, computed from the golden one: only keys that a fault has touched, until they hold the same again.
+
+    a block of an element    rows of affected keys, from the golden state before it
+    its end                  keys that hold what they hold in the golden run leave; their output is golden from there on
+    the next element         is affected where what it reads differs
+
+Where it is not known which rows a key's state depends on (an element that keeps one state for all), all rows are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.compiler import Plan, compile_graph
+from riprap.compiler.plan import is_clock
+from riprap.faults.converging import of_keys, same, same_values
+from riprap.faults.golden import Golden
+from riprap.faults.replay import Piece, Player, State, concatenate
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Outlet, Sink
+from riprap.operators.arrival import Rows, Tags
+from riprap.operators.chunk import Ints
+from riprap.state.hashing import Hashes
+
+_NONE = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a stream differs from the golden one in a block: tuples that are missing, and others that are there."""
+
+    missing: Piece
+    more: Piece
+
+    @property
+    def any(self) -> bool:
+        return bool(self.missing.rows or self.more.rows)
+
+    @property
+    def hashes(self) -> Hashes:
+        return np.union1d(self.missing.hashes, self.more.hashes)
+
+
+Differences = dict[str, dict[int, Difference]]
+
+
+@dataclass(slots=True)
+class Trial:
+    """What a fault came to: for each sink, block by block, in what its output differs; and what that took."""
+
+    differences: Differences = field(default_factory=dict)
+    replayed: int = 0
+
+    def output(self, golden: Golden, sink: str) -> list[Piece]:
+        """Return what reached a sink, block by block."""
+        return [
+            _applied(piece, self.differences.get(sink, {}).get(number))
+            for number, piece in enumerate(golden.output(sink))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """An operator's state that is another from the beginning of a block on."""
+
+    operator: str
+    block: int
+    pages: State
+
+
+def run_trial(
+    golden: Golden,
+    faulty: Graph,
+    hits: Mapping[str, Mapping[int, Hashes]],
+    replaced: Replaced | None = None,
+) -> Trial:
+    """Run a graph with faults woven in, as far as that differs from the golden run.
+
+    ``hits`` says for each processing element which keys a fault hits in which blocks.
+    """
+    layout = compile_graph(faulty, buckets=1, tasks=1, path="direct")
+    trial, streams = Trial(), Differences()
+    for plan in layout.plans:
+        player = Player(plan, golden.players[plan.name].tables)
+        incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
+        own = replaced if replaced is not None and any(o.name == replaced.operator for o in plan.graph) else None
+        found = _rerun(golden, player, hits.get(plan.name, {}), incoming, own, trial)
+        for name, differs in found.items():
+            operator = plan.graph[name]
+            if isinstance(operator, Outlet):
+                streams[operator.ports[0][0]] = differs
+            elif isinstance(operator, Sink):
+                trial.differences[name] = differs
+    return trial
+
+
+def _rerun(
+    golden: Golden,
+    player: Player,
+    hits: Mapping[int, Hashes],
+    incoming: Mapping[str, Mapping[int, Difference]],
+    replaced: Replaced | None,
+    trial: Trial,
+) -> Differences:
+    """Run one element where it is affected; return in what its outputs differ."""
+    plan, blocks = player.plan, golden.blocks[player.plan.name]
+    touched = sorted({*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])})
+    found: Differences = {}
+    if not touched:
+        return found
+    keys, state, block = _NONE, None, touched[0]
+    while block < len(blocks):
+        arriving = [d[block] for d in incoming.values() if block in d]
+        new = _new_keys(player, golden, block, hits, arriving, replaced)
+        if not len(keys) and not len(new):
+            later = [b for b in touched if b > block]
+            if not later:
+                break
+            block, state = later[0], None
+            continue
+        new = np.setdiff1d(new, keys)
+        state = _joined(state, golden.state_before(plan.name, block), new, replaced if replaced and replaced.block == block else None)
+        keys = np.union1d(keys, new)
+        rows = _rows(player, golden, block, incoming, keys)
+        played = player.play(rows, state, block=block if golden.numbered else 0)
+        trial.replayed += sum(part.rows for part in rows.values())
+        for name, piece in played.outputs.items():
+            differs = difference(blocks[block].outputs[name].of_keys(keys), piece)
+            if differs.any:
+                found.setdefault(name, {})[block] = differs
+        state = played.state
+        back = _converged(plan, state, blocks[block].state, keys)
+        state = {slot: pages if is_clock(slot) else of_keys(pages, keys[~back]) for slot, pages in state.items()}
+        keys = keys[~back]
+        block += 1
+    return found
+
+
+def _new_keys(player, golden, block, hits, arriving, replaced) -> Hashes:  # type: ignore[no-untyped-def]
+    """Return the keys that are affected from a block on."""
+    found = [hits.get(block, _NONE)]
+    for differs in arriving:
+        # In this element's key, which is not that of the one before.
+        for piece in (differs.missing, differs.more):
+            if piece.rows:
+                found.append(_keys_of(player, piece))
+    if replaced is not None and replaced.block == block:
+        before = golden.state_before(player.plan.name, block)
+        for slot, pages in replaced.pages.items():
+            everyone = np.unique(np.concatenate([_NONE, *(p.column("hash").to_numpy() for p in (*pages, *before[slot]))]))
+            found.append(everyone[~same(pages, before[slot], everyone)])
+    return np.unique(np.concatenate(found))
+
+
+def _keys_of(player: Player, piece: Piece) -> Hashes:
+    names = [e for e in player.plan.entries if e.tick is None]
+    for entry in names:
+        if entry.key is None or all(c in piece.columns for c in entry.key):
+            rows = {e.name: piece.as_rows() if e is entry else _empty_like(piece) for e in names}
+            return np.unique(player.hashes({entry.name: rows[entry.name]} if len(names) == 1 else rows)[entry.name])
+    raise KeyError(player.plan.name)
+
+
+def _empty_like(piece: Piece) -> Rows:
+    return piece.take(np.empty(0, np.int64)).as_rows()
+
+
+def _joined(state: State | None, golden: State, new: Hashes, replaced: Replaced | None) -> State:
+    """Let keys that are newly affected come in with what they hold."""
+    other = replaced.pages if replaced is not None else {}
+    return {
+        slot: pages
+        if is_clock(slot)
+        else [*((state or {}).get(slot, ())), *of_keys(other.get(slot, pages), new)]
+        for slot, pages in golden.items()
+    }
+
+
+def _rows(player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]], keys: Hashes) -> dict[str, Rows]:
+    known = golden.blocks[player.plan.name][block]
+    if not any(block in d for d in incoming.values()):
+        return player.of_keys(known.rows, known.hashes, keys)
+    rows = {}
+    for name, part in known.rows.items():
+        differs = incoming.get(name, {}).get(block)
+        if differs is None:
+            rows[name] = part
+            continue
+        whole = Piece(part.columns, part.tags, np.zeros(part.rows, np.uint64), part.punctuations)
+        rows[name] = _applied(whole, differs).as_rows()
+    return player.of_keys(rows, player.hashes(rows), keys)
+
+
+def _converged(plan: Plan, state: State, golden: State, keys: Hashes) -> np.ndarray:
+    back = np.ones(len(keys), bool)
+    for slot in state:
+        if not is_clock(slot):
+            back &= same(state[slot], golden[slot], keys)
+    return back
+
+
+def difference(golden: Piece, faulty: Piece) -> Difference:
+    """Say which tuples are in one of two pieces alone; a tuple is the same if its place and its values are."""
+    mine, theirs = _pairs(golden.tags, faulty.tags)
+    equal = np.ones(len(mine), bool)
+    for name in golden.columns:
+        equal &= same_values(golden.columns[name].take(pa.array(mine)), faulty.columns[name].take(pa.array(theirs)))
+    return Difference(
+        golden.take(_others(golden.rows, mine[equal])), faulty.take(_others(faulty.rows, theirs[equal]))
+    )
+
+
+def _applied(piece: Piece, differs: Difference | None) -> Piece:
+    """Put a difference into a golden piece."""
+    if differs is None:
+        return piece
+    gone, _ = _pairs(piece.tags, differs.missing.tags)
+    both = concatenate([piece.take(_others(piece.rows, gone)), differs.more])
+    return both.take(np.lexsort(both.tags[::-1]))
+
+
+def _pairs(one: Tags, other: Tags) -> tuple[Ints, Ints]:
+    """Find the tuples of two pieces that are at the same place; in a piece no two are."""
+    many = len(one[0])
+    columns = [np.concatenate(pair) for pair in zip(one, other, strict=True)]
+    side = np.arange(len(columns[0])) >= many
+    order = np.lexsort((side, *columns[::-1]))
+    same_place = np.ones(max(0, len(order) - 1), bool)
+    for numbers in columns:
+        same_place &= numbers[order][1:] == numbers[order][:-1]
+    first = np.flatnonzero(same_place)
+    return order[first], order[first + 1] - many
+
+
+def _others(rows: int, these: Ints) -> Ints:
+    left = np.ones(rows, bool)
+    left[these] = False
+    return np.flatnonzero(left)

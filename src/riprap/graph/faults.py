@@ -1,0 +1,132 @@
+"""Faults: what happens to tuples on their way into an operator, and to which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from riprap.errors import GraphError
+
+# A tuple's place in what derives from its source: its position there, then the path it took.
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What derives from a source, from one place up to, and not with, another.
+
+    A place may be shorter than a tuple's: then only what it has is compared.
+    """
+
+    source: int
+    begin: Place
+    end: Place
+
+    def __post_init__(self) -> None:
+        if not self.begin or len(self.begin) != len(self.end) or self.begin > self.end:
+            raise GraphError(f"a stretch from {self.begin} to {self.end}: places of one length, in order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Tuples are lost, but for a random share that a buffer has kept."""
+
+    keep: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.keep <= 1.0:
+            raise GraphError(f"keep={self.keep}: give the share of tuples that a buffer keeps, 0 to 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplication:
+    """Tuples come more than once, one after the other."""
+
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if self.copies < 1:
+            raise GraphError(f"copies={self.copies}: give how many more times a tuple comes, at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """Tuples come after those that were so many positions of the source behind them."""
+
+    distance: int
+
+    def __post_init__(self) -> None:
+        if self.distance < 1:
+            raise GraphError(f"distance={self.distance}: give how many positions late, at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reordering:
+    """Tuples come late by a random number of positions each, up to a distance, and so in another order."""
+
+    distance: int
+
+    def __post_init__(self) -> None:
+        if self.distance < 1:
+            raise GraphError(f"distance={self.distance}: give within how many positions, at least 1")
+
+
+Change = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corruption:
+    """Values of some columns are changed: a random bit of each, or as a function says."""
+
+    columns: tuple[str, ...]
+    change: Change | Literal["bits"] = "bits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """A stream as a whole is now more, now less behind, by up to so many positions, and in order.
+
+    ``knots`` are positions at which it is not behind at all.
+    """
+
+    distance: int
+    knots: tuple[int, ...] = ()
+
+
+Model = Loss | Duplication | Lateness | Reordering | Corruption | Lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What happens to the tuples of some stretches; what is random about it is drawn with ``seed``."""
+
+    model: Model
+    stretches: tuple[Stretch, ...] = field(default=())
+    seed: int = 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether tuples come at another place than they did."""
+        return isinstance(self.model, Lateness | Reordering | Lag)
+
+    def describe(self) -> str:
+        """Say in a line what happens."""
+        many = len(self.stretches)
+        where = "everywhere" if not many else f"in {many} stretch{'es' if many > 1 else ''}"
+        match self.model:
+            case Loss(keep=keep):
+                kept = f", {keep:.0%} kept" if keep else ""
+                return f"loses tuples {where}{kept}"
+            case Duplication(copies=copies):
+                return f"repeats tuples {where}, {copies + 1} times in all"
+            case Lateness(distance=distance):
+                return f"delays tuples {where} by {distance} positions"
+            case Reordering(distance=distance):
+                return f"reorders tuples {where} within {distance} positions"
+            case Corruption(columns=columns):
+                return f"corrupts {', '.join(columns)} {where}"
+            case Lag(distance=distance):
+                return f"is behind by up to {distance} positions"
