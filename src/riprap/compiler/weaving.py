@@ -1,8 +1,12 @@
-"""Weave faults into a graph: operators of their own in front of those they hit, and never the user's code."""
+"""Weave faults into a graph: operators of their own in front of those they hit, and never the user's code.
+
+First the operators are woven in, which do nothing; then faults are given to some. So one compiled graph serves for any
+number of faults, and what a fault changes is told by comparing with the same graph without any.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from riprap.errors import GraphError
@@ -10,76 +14,94 @@ from riprap.graph.faults import Corruption, Fault
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Source
 
-# For each target a fault of all its ports, or one for each of some.
-Faults = Mapping[str, Fault | Mapping[int, Fault]]
+# For each target a fault of all the streams it reads, or one for each of some.
+Faults = Mapping[str, Fault | Mapping[str, Fault]]
 
 
-def weave(graph: Graph, faults: Faults) -> Graph:
-    """Return the graph with faults: in front of each stream that a target reads, or behind it if it is a source.
+def weave(graph: Graph, targets: Collection[str], *, deep: bool = False) -> Graph:
+    """Return the graph with faults to be: in front of each stream that a target reads, or behind it if it is a source.
 
-    What is woven in later is nearer to the target. A graph with faults has the streams of the one without, and others.
+    Only ``deep`` ones can repeat or move tuples. What is woven in later is nearer to the target.
     """
     operators: dict[str, Operator] = {o.name: o for o in graph}
     places = dict(graph.places)
-    for name, wanted in faults.items():
+    for name in targets:
         if name not in operators:
-            raise GraphError(f"there is no operator '{name}' for a fault; there are: {', '.join(operators)}")
+            raise GraphError(f"there is no operator '{name}' for a fault; there are: {', '.join(o.name for o in graph)}")
         target = operators[name]
-        made = _behind(operators, target, wanted) if isinstance(target, Source) else _before(operators, target, wanted)
+        made = _behind(operators, target, deep) if isinstance(target, Source) else _before(operators, target, deep)
         if name in places:
             places.update(dict.fromkeys(made, places[name]))
     return Graph.of(graph.name, operators.values(), places, graph.restarts, graph.processes)
 
 
-def _before(
-    operators: dict[str, Operator], target: Operator, wanted: Fault | Mapping[int, Fault]
-) -> list[str]:
-    ports, made = [], []
+def give(graph: Graph, faults: Faults) -> Graph:
+    """Give faults to the operators that were woven in for their targets; those of all others do nothing."""
+    operators = []
+    for operator in graph:
+        if isinstance(operator, Faulty):
+            wanted = faults.get(operator.target)
+            fault = wanted if wanted is None or isinstance(wanted, Fault) else wanted.get(operator.stream)
+            if fault is not None:
+                _check(graph, operator, fault)
+            operator = replace(operator, fault=fault)
+        operators.append(operator)
+    return replace(graph, operators=tuple(operators))
+
+
+def _check(graph: Graph, operator: Faulty, fault: Fault) -> None:
+    if fault.deep and not operator.deep:
+        raise GraphError(f"'{operator.target}': {fault.describe()}, and was not woven in to do so")
+    if isinstance(fault.model, Corruption):
+        unknown = [c for c in fault.model.columns if c not in operator.schema.names]
+        if unknown:
+            there = ", ".join(operator.schema.names)
+            raise GraphError(
+                f"'{operator.target}': no column '{unknown[0]}' comes in by '{operator.stream}' to be corrupted; it has: "
+                f"{there}"
+            )
+
+
+def _before(operators: dict[str, Operator], target: Operator, deep: bool) -> list[str]:
+    made: dict[tuple[int, str], str] = {}
     for number, port in enumerate(target.ports):
-        fault = wanted if isinstance(wanted, Fault) else wanted.get(number)
-        if fault is None:
-            ports.append(port)
-            continue
-        streams = []
         for stream in port:
-            faulty = _faulty(operators, stream, f"fault:{target.name}:{number}:{stream}", target, fault)
-            made.append(faulty.name)
-            streams.append(faulty.name)
-        ports.append(tuple(streams))
-    operators[target.name] = replace(target, ports=tuple(ports))
-    return made
+            made[number, stream] = _faulty(operators, stream, f"fault:{target.name}:{number}:{stream}", target, deep)
+    ports = tuple(tuple(made[n, s] for s in port) for n, port in enumerate(target.ports))
+    operators[target.name] = replace(target, ports=ports)
+    return list(made.values())
 
 
-def _behind(
-    operators: dict[str, Operator], source: Source, wanted: Fault | Mapping[int, Fault]
-) -> list[str]:
-    fault = wanted if isinstance(wanted, Fault) else wanted.get(0)
-    if fault is None:
-        return []
+def _behind(operators: dict[str, Operator], source: Source, deep: bool) -> list[str]:
     if source.tick is not None:
         raise GraphError(f"{source} is a clock: its ticks go to every operator that hears it, and are not tuples")
-    faulty = _faulty(operators, source.name, f"fault:{source.name}", source, fault)
-    for name, operator in operators.items():
-        if operator is not faulty:
-            ports = tuple(
-                tuple(faulty.name if stream == source.name else stream for stream in port) for port in operator.ports
-            )
-            control = tuple(faulty.name if stream == source.name else stream for stream in operator.control)
-            operators[name] = replace(operator, ports=ports, control=control)
-    return [faulty.name]
+    readers = [o for o in operators.values() if source.name in {*o.inputs, *o.control}]
+    made = _faulty(operators, source.name, f"fault:{source.name}", source, deep)
+
+    def instead(streams: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(made if stream == source.name else stream for stream in streams)
+
+    for reader in readers:
+        operators[reader.name] = replace(
+            reader, ports=tuple(instead(port) for port in reader.ports), control=instead(reader.control)
+        )
+    return [made]
 
 
-def _faulty(operators: dict[str, Operator], stream: str, name: str, target: Operator, fault: Fault) -> Faulty:
+def _faulty(operators: dict[str, Operator], stream: str, name: str, target: Operator, deep: bool) -> str:
     """Add the operator of a fault; a stream may get several, one after the other."""
     producer = next(o for o in operators.values() if stream in o.outputs)
-    schema = producer.schema_of(stream)
-    if isinstance(fault.model, Corruption):
-        unknown = [c for c in fault.model.columns if c not in schema.names]
-        if unknown:
-            there = ", ".join(schema.names)
-            raise GraphError(f"{target}: no column '{unknown[0]}' comes in by '{stream}' to be corrupted; it has: {there}")
+    # Behind another fault it is still the same stream to those who name it.
+    origin = producer.stream if isinstance(producer, Faulty) else stream
     while name in operators:
         name += "'"
-    faulty = Faulty(name=name, location=target.location, ports=((stream,),), schema=schema, fault=fault)
-    operators[name] = faulty
-    return faulty
+    operators[name] = Faulty(
+        name=name,
+        location=target.location,
+        ports=((stream,),),
+        schema=producer.schema_of(stream),
+        target=target.name,
+        stream=origin,
+        deep=deep,
+    )
+    return name

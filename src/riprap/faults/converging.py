@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 Pages = Sequence[pa.RecordBatch]
 
 
-def of_keys(pages: Pages, hashes: Hashes) -> list[pa.RecordBatch]:
+def held_by(pages: Pages, hashes: Hashes) -> list[pa.RecordBatch]:
     """Return what pages say of some keys."""
     found = []
     for page in pages:
@@ -28,7 +28,7 @@ def of_keys(pages: Pages, hashes: Hashes) -> list[pa.RecordBatch]:
 
 def same(one: Pages, other: Pages, hashes: Hashes) -> Bools:
     """Say of each of some keys whether two states hold the same for it."""
-    pages = [_whole(of_keys(each, hashes)) for each in (one, other)]
+    pages = [_whole(held_by(each, hashes)) for each in (one, other)]
     rows = [_rows_of(page, hashes) for page in pages]
     equal = np.ones(len(hashes), bool)
     nothing = [row < 0 for row in rows]

@@ -13,16 +13,14 @@ from riprap.faults.feeds import Feed
 from riprap.faults.replay import Piece, Player, State
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Outlet, Source
-from riprap.operators.arrival import Rows
-from riprap.state.hashing import Hashes
+from riprap.operators.arrival import Arrival, Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of a processing element: what came in, with the hashes of keys; what it came to; the state at its end."""
+    """A block of a processing element: what came in, in order; what it came to; the state at its end."""
 
-    rows: Mapping[str, Rows]
-    hashes: Mapping[str, Hashes]
+    arrival: Arrival
     outputs: Mapping[str, Piece]
     watched: Mapping[str, Piece]
     state: State
@@ -42,6 +40,10 @@ class Golden:
     def numbered(self) -> bool:
         """Whether blocks are batches: several sources whose tuples nothing puts in one order."""
         return len(self.graph.of_kind(Source)) > 1 and not is_aligned(self.graph)
+
+    def number(self, block: int) -> int:
+        """Return the batch number of a block: where blocks are no batches all have the same."""
+        return block if self.numbered else 0
 
     def state_before(self, element: str, block: int) -> State:
         """Return the state that a block starts from."""
@@ -65,11 +67,10 @@ def play_golden(
         golden.blocks[plan.name] = []
         for number in range(feed.blocks):
             rows = rows_of(golden, plan.name, number)
-            played = player.play(rows, state, block=number if golden.numbered else 0, watch=watch)
+            arrival = player.arrive(rows, block=golden.number(number))
+            played = player.play(arrival, state, watch=watch)
             state = played.state
-            golden.blocks[plan.name].append(
-                Block(rows, player.hashes(rows), played.outputs, played.watched, state)
-            )
+            golden.blocks[plan.name].append(Block(arrival, played.outputs, played.watched, state))
     return golden
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.compiler import Plan
-from riprap.operators.arrival import Rows, Tags, arrive, key_rows
+from riprap.operators.arrival import Arrival, Rows, Tags, arrive, key_rows
 from riprap.operators.chunk import EVERY, Chunk, Ints, concatenate_arrays
 from riprap.operators.given import Pages
 from riprap.operators.stage import run_stage
@@ -83,10 +83,10 @@ class Player:
         """Return the state before anything has come."""
         return {slot: () for slot in slots_of(self.plan)}
 
-    def play(self, rows: Mapping[str, Rows], state: State, *, block: int = 0, watch: Collection[str] = ()) -> Played:
-        """Compute a block; with a number of its own where blocks are batches, else all have the same."""
+    def arrive(self, rows: Mapping[str, Rows], *, block: int = 0) -> Arrival:
+        """Put the rows of a block in order; with a number of its own where blocks are batches."""
         plan = self.plan
-        arrival = arrive(
+        return arrive(
             plan.entries,
             rows,
             batch=block,
@@ -95,6 +95,10 @@ class Player:
             span=(0, plan.buckets) if plan.keyed else None,
             buckets=plan.buckets,
         )
+
+    def play(self, arrival: Arrival, state: State, *, watch: Collection[str] = ()) -> Played:
+        """Compute a block."""
+        plan = self.plan
         arrival, clocks = keep_time(plan, arrival, state, (0, plan.buckets))
         outcome = run_stage(
             plan.graph,
@@ -110,11 +114,12 @@ class Player:
             outcome.keep(slot, page, state[slot])
 
         def piece(chunk: Chunk) -> Piece:
+            marks = chunk.marks
             return Piece(
                 chunk.columns,
                 (*(numbers[chunk.rank] for numbers in arrival.tags), *chunk.path),
                 _hashes(chunk, arrival.keys.hashes),
-                (*(numbers[chunk.marks.rank] for numbers in arrival.tags), *chunk.marks.path) if len(chunk.marks) else (),
+                (*(numbers[marks.rank] for numbers in arrival.tags), *marks.path) if len(marks) else (),
             )
 
         return Played(
@@ -123,18 +128,30 @@ class Player:
             {slot: outcome.pages_of(slot, older) for slot, older in state.items()},
         )
 
-    def hashes(self, rows: Mapping[str, Rows]) -> dict[str, Hashes]:
-        """Return the hash of the key of every row that comes in, but for ticks, which are for all."""
+    def keys_of(self, stream: str, piece: Piece) -> Hashes:
+        """Return the keys, as this element has them, of tuples that come in by a stream."""
         data = [e for e in self.plan.entries if e.tick is None]
-        keys, codes = key_rows(data, rows)
-        return {name: keys.hashes[code] for name, code in codes.items()}
+        none = {e.name: _nothing(self.plan, e.name) for e in data}
+        keys, codes = key_rows(data, {**none, stream: piece.as_rows()})
+        return np.unique(keys.hashes[codes[stream]])
 
-    def of_keys(self, rows: Mapping[str, Rows], known: Mapping[str, Hashes], hashes: Hashes) -> dict[str, Rows]:
-        """Return the rows of some keys; ticks and punctuations stay."""
-        return {
-            name: take(part, np.flatnonzero(np.isin(known[name], hashes))) if name in known else part
-            for name, part in rows.items()
-        }
+
+def of_keys(arrival: Arrival, hashes: Hashes) -> Arrival:
+    """Return what arrived of some keys. Ranks stay what they are, and so ticks, punctuations and the tags of all."""
+    there = np.isin(arrival.keys.hashes, hashes)
+    code_of = (np.cumsum(there) - 1).astype(np.int32)
+    chunks = {}
+    for name, chunk in arrival.chunks.items():
+        if name not in arrival.ticks:
+            chunk = chunk.take(np.flatnonzero(there[chunk.code]))
+            chunk = replace(chunk, code=code_of[chunk.code])
+        chunks[name] = chunk
+    return replace(arrival, chunks=chunks, keys=arrival.keys.take(np.flatnonzero(there)))
+
+
+def _nothing(plan: Plan, stream: str) -> Rows:
+    schema = plan.graph.schema_of(stream)
+    return Rows({f.name: pa.array([], f.type) for f in schema}, np.empty(0, np.int64))
 
 
 def take(rows: Rows, which: Ints) -> Rows:

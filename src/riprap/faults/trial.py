@@ -10,21 +10,22 @@ Where it is not known which rows a key's state depends on (an element that keeps
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from riprap.compiler import Plan, compile_graph
+from riprap.compiler import Plan
 from riprap.compiler.plan import is_clock
-from riprap.faults.converging import of_keys, same, same_values
-from riprap.faults.golden import Golden
-from riprap.faults.replay import Piece, Player, State, concatenate
-from riprap.graph.graph import Graph
+from riprap.compiler.weaving import Faults, give
+from riprap.faults.converging import held_by, same, same_values
+from riprap.faults.golden import Golden, rows_of, sent
+from riprap.faults.replay import Piece, Player, State, concatenate, of_keys
 from riprap.graph.operators import Outlet, Sink
-from riprap.operators.arrival import Rows, Tags
+from riprap.operators.arrival import Arrival, Tags
 from riprap.operators.chunk import Ints
 from riprap.state.hashing import Hashes
+from riprap.state.windows import hashes_of
 
 _NONE = np.empty(0, np.uint64)
 
@@ -74,17 +75,18 @@ class Replaced:
 
 def run_trial(
     golden: Golden,
-    faulty: Graph,
+    faults: Faults,
     hits: Mapping[str, Mapping[int, Hashes]],
     replaced: Replaced | None = None,
 ) -> Trial:
-    """Run a graph with faults woven in, as far as that differs from the golden run.
+    """Run the graph of a golden run with faults, as far as that differs from it.
 
     ``hits`` says for each processing element which keys a fault hits in which blocks.
     """
-    layout = compile_graph(faulty, buckets=1, tasks=1, path="direct")
-    trial, streams = Trial(), Differences()
-    for plan in layout.plans:
+    trial = Trial()
+    streams: Differences = {}
+    for whole in golden.layout.plans:
+        plan = replace(whole, graph=give(whole.graph, faults))
         player = Player(plan, golden.players[plan.name].tables)
         incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
         own = replaced if replaced is not None and any(o.name == replaced.operator for o in plan.graph) else None
@@ -114,8 +116,7 @@ def _rerun(
         return found
     keys, state, block = _NONE, None, touched[0]
     while block < len(blocks):
-        arriving = [d[block] for d in incoming.values() if block in d]
-        new = _new_keys(player, golden, block, hits, arriving, replaced)
+        new = _new_keys(player, golden, block, hits, incoming, replaced)
         if not len(keys) and not len(new):
             later = [b for b in touched if b > block]
             if not later:
@@ -125,48 +126,41 @@ def _rerun(
         new = np.setdiff1d(new, keys)
         state = _joined(state, golden.state_before(plan.name, block), new, replaced if replaced and replaced.block == block else None)
         keys = np.union1d(keys, new)
-        rows = _rows(player, golden, block, incoming, keys)
-        played = player.play(rows, state, block=block if golden.numbered else 0)
-        trial.replayed += sum(part.rows for part in rows.values())
+        arrival = _arrival(player, golden, block, incoming, keys)
+        played = player.play(arrival, state)
+        trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
         for name, piece in played.outputs.items():
             differs = difference(blocks[block].outputs[name].of_keys(keys), piece)
             if differs.any:
                 found.setdefault(name, {})[block] = differs
         state = played.state
         back = _converged(plan, state, blocks[block].state, keys)
-        state = {slot: pages if is_clock(slot) else of_keys(pages, keys[~back]) for slot, pages in state.items()}
+        state = {slot: pages if is_clock(slot) else held_by(pages, keys[~back]) for slot, pages in state.items()}
         keys = keys[~back]
         block += 1
     return found
 
 
-def _new_keys(player, golden, block, hits, arriving, replaced) -> Hashes:  # type: ignore[no-untyped-def]
+def _new_keys(
+    player: Player,
+    golden: Golden,
+    block: int,
+    hits: Mapping[int, Hashes],
+    incoming: Mapping[str, Mapping[int, Difference]],
+    replaced: Replaced | None,
+) -> Hashes:
     """Return the keys that are affected from a block on."""
     found = [hits.get(block, _NONE)]
-    for differs in arriving:
-        # In this element's key, which is not that of the one before.
-        for piece in (differs.missing, differs.more):
-            if piece.rows:
-                found.append(_keys_of(player, piece))
+    for stream, differs in incoming.items():
+        if block in differs:
+            # In this element's key, which is not that of the one before.
+            found += [player.keys_of(stream, piece) for piece in (differs[block].missing, differs[block].more)]
     if replaced is not None and replaced.block == block:
         before = golden.state_before(player.plan.name, block)
         for slot, pages in replaced.pages.items():
-            everyone = np.unique(np.concatenate([_NONE, *(p.column("hash").to_numpy() for p in (*pages, *before[slot]))]))
+            everyone = np.unique(np.concatenate([_NONE, *(hashes_of(p) for p in (*pages, *before[slot]))]))
             found.append(everyone[~same(pages, before[slot], everyone)])
     return np.unique(np.concatenate(found))
-
-
-def _keys_of(player: Player, piece: Piece) -> Hashes:
-    names = [e for e in player.plan.entries if e.tick is None]
-    for entry in names:
-        if entry.key is None or all(c in piece.columns for c in entry.key):
-            rows = {e.name: piece.as_rows() if e is entry else _empty_like(piece) for e in names}
-            return np.unique(player.hashes({entry.name: rows[entry.name]} if len(names) == 1 else rows)[entry.name])
-    raise KeyError(player.plan.name)
-
-
-def _empty_like(piece: Piece) -> Rows:
-    return piece.take(np.empty(0, np.int64)).as_rows()
 
 
 def _joined(state: State | None, golden: State, new: Hashes, replaced: Replaced | None) -> State:
@@ -175,24 +169,24 @@ def _joined(state: State | None, golden: State, new: Hashes, replaced: Replaced 
     return {
         slot: pages
         if is_clock(slot)
-        else [*((state or {}).get(slot, ())), *of_keys(other.get(slot, pages), new)]
+        else [*((state or {}).get(slot, ())), *held_by(other.get(slot, pages), new)]
         for slot, pages in golden.items()
     }
 
 
-def _rows(player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]], keys: Hashes) -> dict[str, Rows]:
-    known = golden.blocks[player.plan.name][block]
-    if not any(block in d for d in incoming.values()):
-        return player.of_keys(known.rows, known.hashes, keys)
-    rows = {}
-    for name, part in known.rows.items():
-        differs = incoming.get(name, {}).get(block)
-        if differs is None:
-            rows[name] = part
-            continue
-        whole = Piece(part.columns, part.tags, np.zeros(part.rows, np.uint64), part.punctuations)
-        rows[name] = _applied(whole, differs).as_rows()
-    return player.of_keys(rows, player.hashes(rows), keys)
+def _arrival(
+    player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]], keys: Hashes
+) -> Arrival:
+    """Return what arrives of some keys, where streams differ with what differs."""
+    element = player.plan.name
+    arrival = golden.blocks[element][block].arrival
+    if any(block in d for d in incoming.values()):
+        rows = rows_of(golden, element, block)
+        for stream, differs in incoming.items():
+            if block in differs:
+                rows[stream] = _applied(sent(golden, stream, block), differs[block]).as_rows()
+        arrival = player.arrive(rows, block=golden.number(block))
+    return of_keys(arrival, keys)
 
 
 def _converged(plan: Plan, state: State, golden: State, keys: Hashes) -> np.ndarray:

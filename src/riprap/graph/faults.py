@@ -108,9 +108,9 @@ class Fault:
     seed: int = 0
 
     @property
-    def moves(self) -> bool:
-        """Whether tuples come at another place than they did."""
-        return isinstance(self.model, Lateness | Reordering | Lag)
+    def deep(self) -> bool:
+        """Whether tuples are repeated, or come at another place than they did: it takes a number in their path."""
+        return isinstance(self.model, Duplication | Lateness | Reordering | Lag)
 
     def describe(self) -> str:
         """Say in a line what happens."""

@@ -28,6 +28,8 @@ def run_faulty(operator: Faulty, given: Given) -> Result:
     """Pass tuples on, but for what the fault does."""
     (chunk,) = given.inputs
     fault = operator.fault
+    if fault is None:
+        return Result(outputs=(_repeat(chunk, None) if operator.deep else chunk,))
     source, position = (given.tags[given.origin + n][chunk.rank] for n in (0, 1))
     places = (position, *chunk.path)
     hit = _hit(fault.stretches, source, places)
@@ -35,10 +37,12 @@ def run_faulty(operator: Faulty, given: Given) -> Result:
         case Loss(keep=keep):
             lost = hit & (_chance(fault.seed, source, places) >= keep) if keep else hit
             made = chunk.take(np.flatnonzero(~lost))
+            made = _repeat(made, None) if operator.deep else made
         case Duplication(copies=copies):
             made = _repeat(chunk, np.where(hit, copies + 1, 1))
         case Corruption() as model:
             made = _corrupt(chunk, model, fault.seed, hit, source, places)
+            made = _repeat(made, None) if operator.deep else made
         case Lateness(distance=distance):
             made = _move(chunk, given, hit, position + np.where(hit, distance, 0))
         case Reordering(distance=distance):
@@ -83,7 +87,11 @@ def _word(seed: int, source: Ints, places: Sequence[Ints]) -> Words:
     return word
 
 
-def _repeat(chunk: Chunk, times: Ints) -> Chunk:
+def _repeat(chunk: Chunk, times: Ints | None) -> Chunk:
+    """Let tuples come several times, each with a number; without a word once."""
+    if times is None:
+        path = (*chunk.path, np.zeros(chunk.rows, np.int64))
+        return replace(chunk, path=path, marks=_marks(chunk.marks, chunk.marks.at))
     row = np.repeat(np.arange(chunk.rows), times)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
     marks = _marks(chunk.marks, np.searchsorted(row, chunk.marks.at))

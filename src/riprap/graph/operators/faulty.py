@@ -5,28 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from riprap.graph.faults import Corruption, Duplication, Fault
+from riprap.graph.faults import Fault
 from riprap.graph.operators.base import Copies, Needed, PassesOn, Traits, passed_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faulty(PassesOn):
-    """Passes tuples on, but for what a fault does to some."""
+    """Passes tuples of a stream on to a target, but for what a fault, if there is one, does to some."""
 
     TRAITS: ClassVar[Traits] = Traits(does="does to tuples what a fault would")
 
-    fault: Fault
+    target: str
+    stream: str
+    fault: Fault | None = None
+    deep: bool = False
 
     @property
     def depth(self) -> int:
-        return 1 if self.fault.moves or isinstance(self.fault.model, Duplication) else 0
+        return int(self.deep)
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return (passed_on(self, needed),)
 
     def copies(self) -> Copies:
-        changed = self.fault.model.columns if isinstance(self.fault.model, Corruption) else ()
-        return {name: frozenset({(0, name)}) for name in self.schema.names if name not in changed}
+        # A key that is corrupted is still where it was: what is corrupted is the tuple, not the way it takes.
+        return {name: frozenset({(0, name)}) for name in self.schema.names}
 
     def summary(self) -> str:
-        return self.fault.describe()
+        return self.fault.describe() if self.fault is not None else "nothing yet"
