@@ -28,11 +28,13 @@ _ALL = 2**60
 class Feed:
     """The rows of every source, and how far each one's block reaches.
 
-    ``ends`` has for each source the number of its rows in all blocks up to each.
+    ``ends`` has for each source the number of its rows in all blocks up to each. ``marks`` has the last position of each
+    block, or the last ordering number where there are several sources with one.
     """
 
     rows: Mapping[str, Rows]
     ends: Mapping[str, Ints]
+    marks: Ints
 
     @property
     def blocks(self) -> int:
@@ -87,9 +89,12 @@ def cut_feed(graph: Graph, rows: Mapping[str, Rows], *, block_rows: int, bounds:
                 ]
             )
         )
-        return Feed(rows, {sources[0].name: ends[ends > 0] if only.rows else np.zeros(1, np.int64)})
+        ends = ends[ends > 0] if only.rows else np.zeros(1, np.int64)
+        marks = only.position[ends - 1] if only.rows else np.zeros(1, np.int64)
+        return Feed(rows, {sources[0].name: ends}, marks)
     if not is_aligned(graph):
-        return Feed(rows, {name: np.arange(1, many + 1) * part.rows // many for name, part in rows.items()})
+        cuts = {name: np.arange(1, many + 1) * part.rows // many for name, part in rows.items()}
+        return Feed(rows, cuts, np.arange(many))
     numbers = {s.name: order_numbers(rows[s.name].columns[s.ordering]) for s in sources if s.ordering is not None}
     marks = np.unique(np.quantile(np.concatenate(list(numbers.values())), np.arange(1, many + 1) / many, method="higher"))
-    return Feed(rows, {name: np.searchsorted(own, marks, "right") for name, own in numbers.items()})
+    return Feed(rows, {name: np.searchsorted(own, marks, "right") for name, own in numbers.items()}, marks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from riprap.compiler import Layout, compile_graph
@@ -12,8 +13,9 @@ from riprap.compiler.passes import is_aligned
 from riprap.faults.feeds import Feed
 from riprap.faults.replay import Piece, Player, State
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Outlet, Source
+from riprap.graph.operators import Faulty, Outlet, Source
 from riprap.operators.arrival import Arrival, Rows
+from riprap.operators.chunk import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,21 @@ class Golden:
         """Whether blocks are batches: several sources whose tuples nothing puts in one order."""
         return len(self.graph.of_kind(Source)) > 1 and not is_aligned(self.graph)
 
+    @property
+    def separate(self) -> bool:
+        """Whether the tuples of a block may depend on where it ends, so that blocks cannot be put together."""
+        return self.numbered or any(o.control or (isinstance(o, Faulty) and o.deep) for o in self.graph)
+
     def number(self, block: int) -> int:
         """Return the batch number of a block: where blocks are no batches all have the same."""
         return block if self.numbered else 0
+
+    def block_of(self, piece: Piece) -> Ints:
+        """Return the block of each tuple: by its batch, its ordering number, or its position."""
+        if self.numbered:
+            return piece.tags[0]
+        place = piece.tags[0 if is_aligned(self.graph) else self.layout.plans[0].origin + 1]
+        return np.minimum(np.searchsorted(self.feed.marks, place), self.feed.blocks - 1)
 
     def state_before(self, element: str, block: int) -> State:
         """Return the state that a block starts from."""

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from riprap.compiler import Plan
 from riprap.operators.arrival import Arrival, Rows, Tags, arrive, key_rows
-from riprap.operators.chunk import EVERY, Chunk, Ints, concatenate_arrays
+from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, concatenate_arrays
 from riprap.operators.given import Pages
 from riprap.operators.stage import run_stage
 from riprap.runtime.task import keep_time, slots_of
 from riprap.state.hashing import Hashes
+from riprap.state.keys import join_tables
 
 State = Mapping[str, Pages]
 
@@ -147,6 +148,71 @@ def of_keys(arrival: Arrival, hashes: Hashes) -> Arrival:
             chunk = replace(chunk, code=code_of[chunk.code])
         chunks[name] = chunk
     return replace(arrival, chunks=chunks, keys=arrival.keys.take(np.flatnonzero(there)))
+
+
+def joined(arrivals: Sequence[Arrival]) -> Arrival:
+    """Put what arrived in several blocks, one after the other, together as one. Only tags that are used are kept."""
+    if len(arrivals) == 1:
+        return arrivals[0]
+    slim = [_slim(arrival) for arrival in arrivals]
+    keys, code_of = join_tables([arrival.keys for arrival in slim])
+    bases = np.cumsum([0, *(len(arrival.tags[0]) for arrival in slim)])
+    first = slim[0]
+    chunks, ticks = {}, {}
+    for name in first.chunks:
+        parts = []
+        for arrival, codes, base in zip(slim, code_of, bases, strict=False):
+            chunk = arrival.chunks[name]
+            code = chunk.code if name in first.ticks else codes[chunk.code]
+            marks = replace(chunk.marks, rank=chunk.marks.rank + base)
+            parts.append(replace(chunk, rank=chunk.rank + base, code=code, marks=marks))
+        chunks[name] = _in_a_row(parts)
+    for name in first.ticks:
+        heard = [replace(a.ticks[name], rank=a.ticks[name].rank + base) for a, base in zip(slim, bases, strict=False)]
+        ticks[name] = replace(
+            heard[0],
+            rank=np.concatenate([t.rank for t in heard]),
+            time=np.concatenate([t.time for t in heard]),
+        )
+    tags = tuple(np.concatenate(numbers) for numbers in zip(*(a.tags for a in slim), strict=True))
+    return Arrival(chunks, ticks, keys, tags, first.from_sources)
+
+
+def _slim(arrival: Arrival) -> Arrival:
+    """Leave out the tags of ranks that nothing has."""
+    used = [chunk.rank for chunk in arrival.chunks.values()]
+    used += [chunk.marks.rank for chunk in arrival.chunks.values()]
+    used += [heard.rank for heard in arrival.ticks.values()]
+    there = np.unique(np.concatenate(used))
+    chunks = {
+        name: replace(
+            chunk,
+            rank=np.searchsorted(there, chunk.rank),
+            marks=replace(chunk.marks, rank=np.searchsorted(there, chunk.marks.rank)),
+        )
+        for name, chunk in arrival.chunks.items()
+    }
+    ticks = {name: replace(t, rank=np.searchsorted(there, t.rank)) for name, t in arrival.ticks.items()}
+    return replace(arrival, chunks=chunks, ticks=ticks, tags=tuple(numbers[there] for numbers in arrival.tags))
+
+
+def _in_a_row(parts: Sequence[Chunk]) -> Chunk:
+    """Put chunks one after the other, with the punctuations among their tuples."""
+    bases = np.cumsum([0, *(part.rows for part in parts)])
+    marks = [replace(part.marks, at=part.marks.at + base) for part, base in zip(parts, bases, strict=False)]
+    names = list(parts[0].columns)
+    return Chunk(
+        {name: concatenate_arrays([part.columns[name] for part in parts]) for name in names},
+        np.concatenate([part.rank for part in parts]),
+        np.concatenate([part.code for part in parts]),
+        tuple(np.concatenate(numbers) for numbers in zip(*(part.path for part in parts), strict=True)),
+        Marks(
+            np.concatenate([m.at for m in marks]),
+            np.concatenate([m.rank for m in marks]),
+            np.concatenate([m.code for m in marks]),
+            tuple(np.concatenate(numbers) for numbers in zip(*(m.path for m in marks), strict=True)),
+        ),
+    )
 
 
 def _nothing(plan: Plan, stream: str) -> Rows:

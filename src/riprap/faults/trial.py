@@ -9,7 +9,7 @@ Where it is not known which rows a key's state depends on (an element that keeps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from riprap.compiler.plan import is_clock
 from riprap.compiler.weaving import Faults, give
 from riprap.faults.converging import held_by, same, same_values
 from riprap.faults.golden import Golden, rows_of, sent
-from riprap.faults.replay import Piece, Player, State, concatenate, of_keys
+from riprap.faults.replay import Piece, Player, State, concatenate, joined, of_keys
 from riprap.graph.operators import Outlet, Sink
 from riprap.operators.arrival import Arrival, Tags
 from riprap.operators.chunk import Ints
@@ -37,13 +37,12 @@ class Difference:
     missing: Piece
     more: Piece
 
-    @property
-    def any(self) -> bool:
-        return bool(self.missing.rows or self.more.rows)
-
-    @property
-    def hashes(self) -> Hashes:
-        return np.union1d(self.missing.hashes, self.more.hashes)
+    def by_block(self, golden: Golden) -> Iterator[tuple[int, Difference]]:
+        """Cut it up by blocks; those without a difference are left out."""
+        missing, more = golden.block_of(self.missing), golden.block_of(self.more)
+        for block in np.unique(np.concatenate([missing, more])).tolist():
+            parts = (p.take(np.flatnonzero(b == block)) for p, b in ((self.missing, missing), (self.more, more)))
+            yield block, Difference(*parts)
 
 
 Differences = dict[str, dict[int, Difference]]
@@ -112,33 +111,46 @@ def _rerun(
     plan, blocks = player.plan, golden.blocks[player.plan.name]
     touched = sorted({*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])})
     found: Differences = {}
-    if not touched:
-        return found
-    keys, state, block = _NONE, None, touched[0]
+    keys, block, many = _NONE, touched[0] if touched else len(blocks), 1
+    state: State = {}
     while block < len(blocks):
-        new = _new_keys(player, golden, block, hits, incoming, replaced)
-        if not len(keys) and not len(new):
-            later = [b for b in touched if b > block]
-            if not later:
-                break
-            block, state = later[0], None
-            continue
-        new = np.setdiff1d(new, keys)
-        state = _joined(state, golden.state_before(plan.name, block), new, replaced if replaced and replaced.block == block else None)
+        new = np.setdiff1d(_new_keys(player, golden, block, hits, incoming, replaced), keys)
+        other = replaced if replaced is not None and replaced.block == block else None
+        state = _joined(state, golden.state_before(plan.name, block), new, other)
         keys = np.union1d(keys, new)
-        arrival = _arrival(player, golden, block, incoming, keys)
-        played = player.play(arrival, state)
+        end = _end_of_step(golden, block, many, touched)
+        arrival = joined([_arrival(player, golden, b, incoming, keys) for b in range(block, end)])
         trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
+        played = player.play(arrival, state)
         for name, piece in played.outputs.items():
-            differs = difference(blocks[block].outputs[name].of_keys(keys), piece)
-            if differs.any:
-                found.setdefault(name, {})[block] = differs
-        state = played.state
-        back = _converged(plan, state, blocks[block].state, keys)
-        state = {slot: pages if is_clock(slot) else held_by(pages, keys[~back]) for slot, pages in state.items()}
-        keys = keys[~back]
-        block += 1
+            right = concatenate([blocks[b].outputs[name].of_keys(keys) for b in range(block, end)])
+            for number, differs in difference(right, piece).by_block(golden):
+                found.setdefault(name, {})[number] = differs
+        keys, state = _left(plan, played.state, blocks[end - 1].state, keys)
+        # Nothing new happens from here on: ever longer steps.
+        later = [b for b in touched if b >= end]
+        many = 1 if later and later[0] == end else 2 * many
+        block = end if len(keys) else (later[0] if later else len(blocks))
+        many = many if len(keys) else 1
     return found
+
+
+def _end_of_step(golden: Golden, block: int, many: int, touched: Sequence[int]) -> int:
+    """Say how far to go in one step: not beyond the next block in which something happens."""
+    if golden.separate:
+        return block + 1
+    last = next((b for b in touched if b > block), golden.feed.blocks)
+    return min(block + many, last, golden.feed.blocks)
+
+
+def _left(plan: Plan, state: State, golden: State, keys: Hashes) -> tuple[Hashes, State]:
+    """Return the keys that do not hold what they hold in the golden run, and what they hold."""
+    back = np.ones(len(keys), bool)
+    for slot in state:
+        if not is_clock(slot):
+            back &= same(state[slot], golden[slot], keys)
+    keys = keys[~back]
+    return keys, {slot: held_by(pages, keys) for slot, pages in state.items() if not is_clock(slot)}
 
 
 def _new_keys(
@@ -163,13 +175,13 @@ def _new_keys(
     return np.unique(np.concatenate(found))
 
 
-def _joined(state: State | None, golden: State, new: Hashes, replaced: Replaced | None) -> State:
+def _joined(state: State, golden: State, new: Hashes, replaced: Replaced | None) -> State:
     """Let keys that are newly affected come in with what they hold."""
     other = replaced.pages if replaced is not None else {}
     return {
         slot: pages
         if is_clock(slot)
-        else [*((state or {}).get(slot, ())), *held_by(other.get(slot, pages), new)]
+        else [*state.get(slot, ()), *held_by(other.get(slot, pages), new)]
         for slot, pages in golden.items()
     }
 
@@ -187,14 +199,6 @@ def _arrival(
                 rows[stream] = _applied(sent(golden, stream, block), differs[block]).as_rows()
         arrival = player.arrive(rows, block=golden.number(block))
     return of_keys(arrival, keys)
-
-
-def _converged(plan: Plan, state: State, golden: State, keys: Hashes) -> np.ndarray:
-    back = np.ones(len(keys), bool)
-    for slot in state:
-        if not is_clock(slot):
-            back &= same(state[slot], golden[slot], keys)
-    return back
 
 
 def difference(golden: Piece, faulty: Piece) -> Difference:
