@@ -13,12 +13,13 @@ from riprap.errors import GraphError
 from riprap.graph.faults import Corruption, Fault
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Source
+from riprap.graph.operators.faulty import Role
 
 # For each target a fault of all the streams it reads, or one for each of some.
 Faults = Mapping[str, Fault | Mapping[str, Fault]]
 
 
-def weave(graph: Graph, targets: Collection[str], *, deep: bool = False) -> Graph:
+def weave(graph: Graph, targets: Collection[str], *, deep: bool = False, role: Role = "fault") -> Graph:
     """Return the graph with faults to be: in front of each stream that a target reads, or behind it if it is a source.
 
     Only ``deep`` ones can repeat or move tuples. What is woven in later is nearer to the target.
@@ -29,17 +30,17 @@ def weave(graph: Graph, targets: Collection[str], *, deep: bool = False) -> Grap
         if name not in operators:
             raise GraphError(f"there is no operator '{name}' for a fault; there are: {', '.join(o.name for o in graph)}")
         target = operators[name]
-        made = _behind(operators, target, deep) if isinstance(target, Source) else _before(operators, target, deep)
+        made = (_behind if isinstance(target, Source) else _before)(operators, target, deep, role)
         if name in places:
             places.update(dict.fromkeys(made, places[name]))
     return Graph.of(graph.name, operators.values(), places, graph.restarts, graph.processes)
 
 
-def give(graph: Graph, faults: Faults) -> Graph:
+def give(graph: Graph, faults: Faults, *, role: Role = "fault") -> Graph:
     """Give faults to the operators that were woven in for their targets; those of all others do nothing."""
     operators = []
     for operator in graph:
-        if isinstance(operator, Faulty):
+        if isinstance(operator, Faulty) and operator.role == role:
             wanted = faults.get(operator.target)
             fault = wanted if wanted is None or isinstance(wanted, Fault) else wanted.get(operator.stream)
             if fault is not None:
@@ -62,21 +63,22 @@ def _check(graph: Graph, operator: Faulty, fault: Fault) -> None:
             )
 
 
-def _before(operators: dict[str, Operator], target: Operator, deep: bool) -> list[str]:
+def _before(operators: dict[str, Operator], target: Operator, deep: bool, role: Role) -> list[str]:
     made: dict[tuple[int, str], str] = {}
     for number, port in enumerate(target.ports):
         for stream in port:
-            made[number, stream] = _faulty(operators, stream, f"fault:{target.name}:{number}:{stream}", target, deep)
+            made[number, stream] = _faulty(operators, stream, f"{role}:{target.name}:{number}:", target, deep, role)
     ports = tuple(tuple(made[n, s] for s in port) for n, port in enumerate(target.ports))
     operators[target.name] = replace(target, ports=ports)
     return list(made.values())
 
 
-def _behind(operators: dict[str, Operator], source: Source, deep: bool) -> list[str]:
+def _behind(operators: dict[str, Operator], source: Operator, deep: bool, role: Role) -> list[str]:
+    assert isinstance(source, Source)
     if source.tick is not None:
         raise GraphError(f"{source} is a clock: its ticks go to every operator that hears it, and are not tuples")
     readers = [o for o in operators.values() if source.name in {*o.inputs, *o.control}]
-    made = _faulty(operators, source.name, f"fault:{source.name}", source, deep)
+    made = _faulty(operators, source.name, f"{role}:", source, deep, role)
 
     def instead(streams: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(made if stream == source.name else stream for stream in streams)
@@ -88,13 +90,14 @@ def _behind(operators: dict[str, Operator], source: Source, deep: bool) -> list[
     return [made]
 
 
-def _faulty(operators: dict[str, Operator], stream: str, name: str, target: Operator, deep: bool) -> str:
+def _faulty(
+    operators: dict[str, Operator], stream: str, prefix: str, target: Operator, deep: bool, role: Role
+) -> str:
     """Add the operator of a fault; a stream may get several, one after the other."""
     producer = next(o for o in operators.values() if stream in o.outputs)
     # Behind another fault it is still the same stream to those who name it.
     origin = producer.stream if isinstance(producer, Faulty) else stream
-    while name in operators:
-        name += "'"
+    name = f"{prefix}{origin}"
     operators[name] = Faulty(
         name=name,
         location=target.location,
@@ -102,6 +105,7 @@ def _faulty(operators: dict[str, Operator], stream: str, name: str, target: Oper
         schema=producer.schema_of(stream),
         target=target.name,
         stream=origin,
+        role=role,
         deep=deep,
     )
     return name

@@ -20,8 +20,21 @@ def streams_of(graph: Graph, target: str) -> tuple[str, ...]:
     """Return the streams a fault of a target is woven into: those it reads, or its own if it is a source."""
     if isinstance(graph[target], Source):
         return (target,)
-    woven = [o.stream for o in graph.of_kind(Faulty) if o.target == target]
-    return tuple(dict.fromkeys(woven or (s for port in graph[target].ports for s in port)))
+    ports = (stream for port in graph[target].ports for stream in port)
+    return tuple(dict.fromkeys(_named(graph, stream) for stream in ports))
+
+
+def _named(graph: Graph, stream: str) -> str:
+    """Return the stream that a fault was woven into."""
+    producer = graph.producer(stream)
+    return producer.stream if isinstance(producer, Faulty) else stream
+
+
+def watched(graph: Graph, target: str) -> tuple[str, ...]:
+    """Return what reaches the faults of a target, which may be behind others: the streams to be watched."""
+    return tuple(
+        dict.fromkeys(o.ports[0][0] for o in graph.of_kind(Faulty) if o.target == target and o.role == "fault")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +102,12 @@ class Incoming:
 
 def incoming(golden: Golden, target: str) -> Incoming:
     """Collect what comes into a target; the golden run must have watched its streams."""
-    graph, streams = golden.graph, streams_of(golden.graph, target)
+    woven = [o for o in golden.graph.of_kind(Faulty) if o.target == target and o.role == "fault"]
+    streams, reads = tuple(o.stream for o in woven), tuple(o.ports[0][0] for o in woven)
     plan = next(p for p in golden.layout.plans if any(o.name == target for o in p.graph))
     origin = plan.origin
     parts: list[tuple[int, int, list[Ints], Hashes]] = []
-    for number, stream in enumerate(streams):
+    for number, stream in enumerate(reads):
         for block, known in enumerate(golden.blocks[plan.name]):
             piece = known.watched[stream]
             parts.append((number, block, list(piece.tags), piece.hashes))

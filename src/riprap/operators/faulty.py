@@ -17,11 +17,13 @@ import pyarrow as pa
 from riprap.graph.faults import Corruption, Duplication, Lag, Lateness, Loss, Reordering, Stretch
 from riprap.graph.operators import Faulty
 from riprap.operators.chunk import FIRST, LAST, Chunk, Ints, Marks
-from riprap.operators.given import Given, Result
+from riprap.operators.given import Given, Result, index_among
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
+# So many bits number the tuples that derive from one.
+_SIBLING_BITS = 20
 
 
 def run_faulty(operator: Faulty, given: Given) -> Result:
@@ -116,10 +118,10 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
         before = np.searchsorted(position[of_source], virtual[mine], "left") - 1
         rank[mine] = np.maximum(of_source[np.maximum(before, 0)], chunk.rank[mine])
     away = rows[rank[rows] > chunk.rank[rows]]
-    order = np.lexsort((*(p[away] for p in chunk.path[::-1]), chunk.rank[away], virtual[away]))
     for numbers in path[:-1]:
         numbers[away] = LAST
-    path[-1][away[order]] = 1 + np.arange(len(away))
+    # Those that come to the same place stay in their order; all that derive from one tuple are here together.
+    path[-1][away] = ((position[chunk.rank[away]] + 1) << _SIBLING_BITS) + index_among(chunk.rank)[away]
     in_order = np.lexsort((*path[::-1], rank))
     plain = replace(chunk, marks=chunk.marks.take(slice(0, 0)))
     made = plain.take(in_order)

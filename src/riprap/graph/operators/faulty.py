@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from riprap.graph.faults import Fault
 from riprap.graph.operators.base import Copies, Needed, PassesOn, Traits, passed_on
+
+
+# What it is there for: a fault that is injected, or a lag by which streams interleave in another way.
+Role = Literal["fault", "lag"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +21,7 @@ class Faulty(PassesOn):
 
     target: str
     stream: str
+    role: Role = "fault"
     fault: Fault | None = None
     deep: bool = False
 
