@@ -113,7 +113,7 @@ def quality(predictions: Iterable[Prediction]) -> dict[int, float]:
     for p in predictions:
         if p.measured is not None and p.predicted is not None:
             error = p.predicted - p.measured
-            # Not a power of two: that of the C library may be another in the last bit.
+            # Not error ** 2: the power of the C library may be another in the last bit.
             squares[p.lot].append(error * error)
     return {lot: math.sqrt(math.fsum(errors) / len(errors)) for lot, errors in squares.items()}
 
