@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from riprap.runtime.session import make_session
 from riprap.state.pages import page_root, sweep
 
 S = TypeVar("S", bound=Server)
+# Tests start dozens of JVMs that live for seconds: to compile for the long run is not worth it to them.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ def test_a_long_one_is_kept_as_it_goes_on_top_of_what_is_there(
         return done
 
     long = Benchmark(
-        name="long", summary="counts on", run=count_on, table=str, takes=("only",), long=True,
+        name="long", summary="counts on", run=count_on, table=str, takes=("only",), long=True, goes_on=True,
         figures=lambda result, beside: [beside.with_suffix(".svg")],
     )  # fmt: skip
     monkeypatch.setattr("riprap.bench.BENCHMARKS", {"long": long})

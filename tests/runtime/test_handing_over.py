@@ -36,12 +36,9 @@ def dying_at(step: str, batch: int) -> Callable[[str, int, str], None]:
     return reach
 
 
-@pytest.mark.parametrize(("step", "had"), [("published", True), ("recorded", False)])
-def test_a_host_is_lost_around_publishing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, had: bool
-) -> None:
-    app, runs = app_of(tmp_path, roll=0), tmp_path / "all-runs"
-    with monkeypatch.context() as patch:
+def lose_at(app: rr.Application, spark: SparkSession, runs: Path, step: str) -> Path:
+    """Run until the third batch is at a step, die there, and lose the host; then take the run up. Return its folder."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "reach", dying_at(step, 2))
         with (
             pytest.raises(RiprapError, match="dies here"),
@@ -50,39 +47,37 @@ def test_a_host_is_lost_around_publishing(
             run.wait()
     folder = only_run(runs)
     lose_host(folder)
-
     with app.run(spark=spark, folder=folder, batch_rows=BATCH) as run:
         run.wait()
+    return folder
+
+
+def told(folder: Path) -> list[tuple[int, dict[str, int]]]:
+    return [(e["batch"], e["rows"]) for e in events(folder, "results lost")]
+
+
+def in_database(folder: Path) -> list[int]:
+    with sqlite3.connect(folder / "out.db") as database:
+        return [n for (n,) in database.execute("select n from t order by n")]
+
+
+@pytest.mark.parametrize(("step", "had"), [("published", True), ("recorded", False)])
+def test_a_host_is_lost_around_publishing(spark: SparkSession, tmp_path: Path, step: str, had: bool) -> None:
+    folder = lose_at(app_of(tmp_path, roll=0), spark, tmp_path / "all-runs", step)
 
     third = set(range(2 * BATCH, 3 * BATCH))
     right = [n for n in range(ROWS) if had or n not in third]
-    with sqlite3.connect(tmp_path / "out.db") as database:
-        assert [n for (n,) in database.execute("select n from t order by n")] == right
+    assert in_database(tmp_path) == right
     assert whole(read_parts(tmp_path / "files"))["n"].to_pylist() == right
     # Whether a database has had a batch that Spark has not committed nobody can tell; of a file one can.
-    told = [(e["batch"], e["rows"]) for e in events(folder, "results lost")]
-    assert told == [(2, {"database": BATCH} if had else {"database": BATCH, "files": BATCH})]
+    assert told(folder) == [(2, {"database": BATCH} if had else {"database": BATCH, "files": BATCH})]
 
 
 def test_rows_that_waited_for_their_file_are_lost_with_the_host_and_told(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    app, runs = app_of(tmp_path, roll=3600), tmp_path / "all-runs"
-    with monkeypatch.context() as patch:
-        patch.setattr(batches, "reach", dying_at("gathered", 2))
-        with (
-            pytest.raises(RiprapError, match="dies here"),
-            app.run(spark=spark, runs=runs, batch_rows=BATCH) as run,
-        ):
-            run.wait()
-    folder = only_run(runs)
-    lose_host(folder)
+    folder = lose_at(app_of(tmp_path, roll=3600), spark, tmp_path / "all-runs", "gathered")
 
-    with app.run(spark=spark, folder=folder, batch_rows=BATCH) as run:
-        run.wait()
-
-    with sqlite3.connect(tmp_path / "out.db") as database:
-        assert [n for (n,) in database.execute("select n from t order by n")] == list(range(ROWS))
+    assert in_database(tmp_path) == list(range(ROWS))
     assert whole(read_parts(tmp_path / "files"))["n"].to_pylist() == list(range(2 * BATCH, ROWS))
-    told = [(e["batch"], e["rows"]) for e in events(folder, "results lost")]
-    assert told == [(0, {"files": BATCH}), (1, {"files": BATCH})]
+    assert told(folder) == [(0, {"files": BATCH}), (1, {"files": BATCH})]

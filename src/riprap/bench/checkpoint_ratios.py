@@ -84,6 +84,7 @@ def line_of(
         **{name: median_of([ratios[name] for _, ratios in measured]) for name in measured[0][1]},
         "tuples_per_s": middle([run.rate for run in runs]),
         "checkpoints": sum(len(run.checkpoints) for run in runs),
+        "saving": middle([run.saving / run.cpu for run in runs]),
         "missed": sum(run.missed for run in runs),
         "failed": sum(run.failed for run in runs),
         "seconds_a_checkpoint": middle([c.seconds for c in later]) if later else None,

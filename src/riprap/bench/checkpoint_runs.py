@@ -72,8 +72,8 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of a run; ``busy`` is the time its batches took, which is less than all of it where input is paced, and
-    ``work`` what the join took of it, summed over tasks."""
+    """What came of a run; ``busy`` is the time its batches took, which is less than all of it where input is paced,
+    ``work`` what the join took of it, summed over tasks, and ``saving`` the processor time of the thread that saves."""
 
     policy: Policy | None
     rows: int
@@ -85,6 +85,7 @@ class Measured:
     checkpoints: tuple[Taken, ...] = ()
     missed: int = 0
     failed: int = 0
+    saving: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -170,6 +171,7 @@ class Bench:
             checkpoints=taken(known, feed.entering),
             missed=known[-1]["missed"] if known else 0,
             failed=known[-1]["failed"] if known else 0,
+            saving=known[-1]["cpu"] - known[warm_up - 1]["cpu"] if known else 0.0,
         )
 
 

@@ -38,6 +38,7 @@ def _grid(part: Mapping[str, Any]) -> str:
             _ratio(line, "throughput"),
             _ratio(line, "cpu"),
             f"{line['least']:.2f}",
+            f"{line['saving']:.1%}",
             _bytes(line),
             _missed(line),
             _number(line["seconds_a_checkpoint"], 1000, "ms"),
@@ -58,8 +59,8 @@ def _grid(part: Mapping[str, Any]) -> str:
     return (
         grid(
             [
-                "window", "every", "group", "throughput (95%)", "CPU seconds (95%)", "bar", "bytes", "missed",
-                "a checkpoint", "pairs",
+                "window", "every", "group", "throughput (95%)", "CPU seconds (95%)", "bar", "saving", "bytes",
+                "missed", "a checkpoint", "pairs",
             ],
             rows,
         )
@@ -76,6 +77,7 @@ def _sizes(part: Mapping[str, Any]) -> str:
             _ratio(line, "throughput"),
             _ratio(line, "cpu"),
             f"{line['least']:.2f}" if line["met"] else "",
+            f"{line['saving']:.1%}",
             _bytes(line),
             _missed(line),
             _number(line["seconds_a_checkpoint"], 1000, "ms"),
@@ -87,8 +89,8 @@ def _sizes(part: Mapping[str, Any]) -> str:
     return (
         grid(
             [
-                "windows", "replaced between", "time of batches, or throughput", "CPU seconds (95%)", "bar", "bytes",
-                "missed", "a checkpoint", "writes", "pairs",
+                "windows", "replaced between", "time of batches, or throughput", "CPU seconds (95%)", "bar", "saving",
+                "bytes", "missed", "a checkpoint", "writes", "pairs",
             ],
             rows,
         )

@@ -60,7 +60,7 @@ def _check_needed(
             f"'{operator}' is to start from version {wish}. Choose another first, or take the wish back "
             "with 'riprap state restore ... --cancel'"
         )
-    if usable <= ({number} if number is not None else usable) and usable and not force:
+    if usable and (number is None or usable == {number}) and not force:
         one = f"version {number} is the only one of '{operator}' that can be used: without it"
         every = f"the run can be taken up: without a version of '{operator}'"
         raise UsageError(

@@ -33,15 +33,14 @@ def hand_over(
         record = site.ledger.get(batch)
         gone = _gone(site, record)
         if gone:
-            had = {
-                name: batch <= outlets[name].published
-                if name in outlets
-                else batch <= publishers[name].published
-                if isinstance(publishers[name], FilePublisher)
-                else committed(batch)
-                for name in gone
+            # Of files and channels one can tell what they have; of others, what Spark has committed.
+            telling: dict[str, Outflow | FilePublisher] = dict(outlets)
+            telling |= {name: p for name, p in publishers.items() if isinstance(p, FilePublisher)}
+            lost = {
+                name: rows
+                for name, rows in gone.items()
+                if not (batch <= telling[name].published if name in telling else committed(batch))
             }
-            lost = {name: rows for name, rows in gone.items() if not had[name]}
             if lost:
                 tell("results lost", element=element, batch=batch, rows=lost)
             # A batch is whole, or it is left out: a part would replace what a sink may have.

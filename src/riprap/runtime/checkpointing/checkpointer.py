@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -58,7 +59,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none, and ``batch`` the last
-    batch in it; ``total`` and ``taken`` count since the element was started."""
+    batch in it; ``total``, ``taken`` and ``cpu`` count since the element was started. The last is the processor time of
+    the thread, for all its operators."""
 
     version: int = 0
     batch: int = -1
@@ -70,6 +72,7 @@ class Status:
     failed: int = 0
     total: int = 0
     taken: int = 0
+    cpu: float = 0.0
 
 
 @dataclass(slots=True)
@@ -121,6 +124,7 @@ class Checkpointer:
         self._turn = turn
         self._channels = channels
         self._oldest = -1
+        self._idle = 0.0
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._store = durable.open(plan.name)
@@ -197,6 +201,7 @@ class Checkpointer:
     def _run(self) -> None:
         # Compiled code is loaded now, and not while the first checkpoint is due.
         load_compiled()
+        self._idle = time.thread_time()
         while not self._ending.is_set():
             due, name = self._schedule.next()
             wait = due - self._clock()
@@ -262,6 +267,7 @@ class Checkpointer:
                 total=known.status.total + written,
                 taken=known.status.taken + 1,
                 seconds=self._clock() - began,
+                cpu=time.thread_time() - self._idle,
             )
         try:
             known.versions.collect(self._plan.protected[known.name].keep)

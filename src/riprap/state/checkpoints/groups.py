@@ -43,9 +43,6 @@ class Groups:
     rows: pa.RecordBatch
     bounds: Ints
 
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """List the groups, newest first."""
         for low, high in reversed(list(pairwise(self.bounds.tolist()))):
