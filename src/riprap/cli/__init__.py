@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from riprap.cli import bench, demo, explain, kill, operators, run, state
+from riprap.cli import bench, demo, explain, inject, kill, operators, report, run, state
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
 from riprap.errors import GraphError, NotYetError, RiprapError
@@ -29,6 +29,7 @@ examples:
   riprap run app.py:app                              an application of your own, written in app.py
   riprap kill latest PE                              crash a part of a run, and see it come back
   riprap state list latest                           the checkpoints of the newest run
+  riprap inject bargain --quick                      which of its operators are critical, by injected faults
   riprap explain bargain                             its graph and what the compiler makes of it
   riprap operators                                   what there is to build with
   riprap bench                                       the benchmarks there are
@@ -91,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "run": run,
         "kill": kill,
         "state": state,
+        "inject": inject,
+        "report": report,
         "explain": explain,
         "operators": operators,
         "bench": bench,

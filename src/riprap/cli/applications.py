@@ -79,7 +79,7 @@ def application_of(arguments: argparse.Namespace, *, needs_feed: bool) -> rr.App
             f"{' and '.join(given)}: {arguments.app} has its own sources and sinks. "
             "Change them there; these options are for built-in applications"
         )
-    return _load(arguments.app)
+    return load_from(arguments.app)
 
 
 def refuse_occupied(graph: rr.Graph) -> None:
@@ -143,7 +143,8 @@ def _sink(arguments: argparse.Namespace, built_in: BuiltIn) -> FileSink:
     return _SINKS[chosen](out, overwrite=getattr(arguments, "overwrite", False))
 
 
-def _load(app: str) -> rr.Application:
+def load_from(app: str) -> rr.Application:
+    """Load an application that is written ``file.py:name``."""
     file = app.rpartition(":")[0]
     _make_importable(Path(file).absolute().parent)
     try:

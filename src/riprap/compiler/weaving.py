@@ -28,7 +28,9 @@ def weave(graph: Graph, targets: Collection[str], *, deep: bool = False, role: R
     places = dict(graph.places)
     for name in targets:
         if name not in operators:
-            raise GraphError(f"there is no operator '{name}' for a fault; there are: {', '.join(o.name for o in graph)}")
+            raise GraphError(
+                f"there is no operator '{name}' for a fault; there are: {', '.join(o.name for o in graph)}"
+            )
         target = operators[name]
         made = (_behind if isinstance(target, Source) else _before)(operators, target, deep, role)
         if name in places:
@@ -67,7 +69,9 @@ def _before(operators: dict[str, Operator], target: Operator, deep: bool, role: 
     made: dict[tuple[int, str], str] = {}
     for number, port in enumerate(target.ports):
         for stream in port:
-            made[number, stream] = _faulty(operators, stream, f"{role}:{target.name}:{number}:", target, deep, role)
+            made[number, stream] = _faulty(
+                operators, stream, f"{role}:{target.name}:{number}:", target, deep, role
+            )
     ports = tuple(tuple(made[n, s] for s in port) for n, port in enumerate(target.ports))
     operators[target.name] = replace(target, ports=ports)
     return list(made.values())
@@ -76,7 +80,9 @@ def _before(operators: dict[str, Operator], target: Operator, deep: bool, role: 
 def _behind(operators: dict[str, Operator], source: Operator, deep: bool, role: Role) -> list[str]:
     assert isinstance(source, Source)
     if source.tick is not None:
-        raise GraphError(f"{source} is a clock: its ticks go to every operator that hears it, and are not tuples")
+        raise GraphError(
+            f"{source} is a clock: its ticks go to every operator that hears it, and are not tuples"
+        )
     readers = [o for o in operators.values() if source.name in {*o.inputs, *o.control}]
     made = _faulty(operators, source.name, f"{role}:", source, deep, role)
 

@@ -1,1 +1,32 @@
-"""What a fault at each operator does to the answers: faults injected, outputs scored, operators ranked."""
+"""Fault injection: what a fault at each operator does to the answers."""
+
+from riprap.faults.campaign import Campaign
+from riprap.faults.campaign_file import read_campaign
+from riprap.faults.evaluation import Criticality
+from riprap.faults.placement import find_targets
+from riprap.faults.running import Findings, inject, repeat
+from riprap.faults.scores import Count, Mean, Overlap, Own, Rmse, Sum
+from riprap.graph.faults import Corruption, Crash, Duplication, Lateness, Loss, Reordering, Replicas
+
+__all__ = [
+    "Campaign",
+    "Corruption",
+    "Count",
+    "Crash",
+    "Criticality",
+    "Duplication",
+    "Findings",
+    "Lateness",
+    "Loss",
+    "Mean",
+    "Overlap",
+    "Own",
+    "Reordering",
+    "Replicas",
+    "Rmse",
+    "Sum",
+    "find_targets",
+    "inject",
+    "read_campaign",
+    "repeat",
+]

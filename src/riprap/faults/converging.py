@@ -59,7 +59,9 @@ def _equal_rows(
     one: pa.RecordBatch, rows: npt.NDArray[np.int64], other: pa.RecordBatch, their_rows: npt.NDArray[np.int64]
 ) -> Bools:
     held = held_of(one)[rows]
-    equal = (held == held_of(other)[their_rows]) & (counters_of(one)[rows] == counters_of(other)[their_rows]).all(axis=1)
+    equal = (held == held_of(other)[their_rows]) & (
+        counters_of(one)[rows] == counters_of(other)[their_rows]
+    ).all(axis=1)
     candidates = np.flatnonzero(equal & (held > 0))
     if not len(candidates):
         return equal

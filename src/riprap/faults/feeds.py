@@ -8,18 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from riprap.compiler import Layout
 from riprap.compiler.passes import is_aligned
-from riprap.errors import RunError
+from riprap.errors import GraphError
 from riprap.graph.connectors import Files, Rows as RowsConnector
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
+from riprap.graph.operators import Lookup, Source
 from riprap.operators.arrival import Rows, order_numbers
 from riprap.operators.chunk import Ints
 from riprap.faults.replay import take
 from riprap.runtime.listed_feed import ListedFeed, spool_rows
 from riprap.runtime.reading import read_rows
+from riprap.runtime.tables import Tables, load_tables
+
+Floats = npt.NDArray[np.float64]
 
 _ALL = 2**60
 
@@ -56,22 +61,47 @@ def _slice(rows: Rows, low: int, high: int) -> Rows:
 
 def read_feed(graph: Graph, layout: Layout) -> dict[str, Rows]:
     """Read all there is of every source, in order of position."""
-    found: dict[str, Rows] = {}
     needed = {e.name: plan.needed[e.name] for plan in layout.plans for e in plan.entries if not plan.inlets}
-    for source in graph.of_kind(Source):
-        if not isinstance(source.connector, Files | RowsConnector):
-            raise RunError(
-                f"{source}: faults are injected into a feed that can be read again and again. Give it files or rows"
-            )
-        with tempfile.TemporaryDirectory(prefix="riprap-feed-") as name:
-            folder = Path(name)
-            spool_rows(source, folder)
-            feed = ListedFeed(source, folder, folder / "quarantine", finite=True)
-            feed.find(_ALL)
-            rows = read_rows(feed.log.segments, 0, feed.log.rows, source, sorted(needed[source.name]))
-        order = np.argsort(rows.position, kind="stable")
-        found[source.name] = rows if bool((order == np.arange(len(order))).all()) else take(rows, order)
-    return found
+    return {source.name: _read(source, sorted(needed[source.name])) for source in graph.of_kind(Source)}
+
+
+def _read(source: Source, columns: Sequence[str]) -> Rows:
+    if not isinstance(source.connector, Files | RowsConnector):
+        raise GraphError(
+            f"{source}: faults are injected into a feed that can be read again and again. Give it files or rows"
+        )
+    with tempfile.TemporaryDirectory(prefix="riprap-feed-") as name:
+        folder = Path(name)
+        spool_rows(source, folder)
+        feed = ListedFeed(source, folder, folder / "quarantine", finite=True)
+        feed.find(_ALL)
+        rows = read_rows(feed.log.segments, 0, feed.log.rows, source, columns)
+    order = np.argsort(rows.position, kind="stable")
+    return rows if bool((order == np.arange(len(order))).all()) else take(rows, order)
+
+
+def read_tables(graph: Graph) -> dict[str, pa.Table]:
+    """Read the tables of lookups, once and for all."""
+    with tempfile.TemporaryDirectory(prefix="riprap-tables-") as name:
+        Tables(Path(name), graph).settle(0)
+        # A table that is mapped outlives its file.
+        return load_tables(Path(name), 0) if graph.of_kind(Lookup) else {}
+
+
+def times_of(graph: Graph, clock: str) -> Floats:
+    """Return the time at each row of the source that has a column for it, in seconds."""
+    sources = [s for s in graph.of_kind(Source) if clock in s.schema.names]
+    if len(graph.of_kind(Source)) != 1 or not sources:
+        raise GraphError(
+            f"clock='{clock}': the campaign's one source must have that column, and its time in it"
+        )
+    column = _read(sources[0], [clock]).columns[clock]
+    if pa.types.is_timestamp(column.type):
+        column = pa.compute.divide(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
+    elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise GraphError(f"clock='{clock}': it is {column.type}; give a timestamp, or seconds as a number")
+    times: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return times
 
 
 def cut_feed(graph: Graph, rows: Mapping[str, Rows], *, block_rows: int, bounds: Sequence[int] = ()) -> Feed:
@@ -95,6 +125,10 @@ def cut_feed(graph: Graph, rows: Mapping[str, Rows], *, block_rows: int, bounds:
     if not is_aligned(graph):
         cuts = {name: np.arange(1, many + 1) * part.rows // many for name, part in rows.items()}
         return Feed(rows, cuts, np.arange(many))
-    numbers = {s.name: order_numbers(rows[s.name].columns[s.ordering]) for s in sources if s.ordering is not None}
-    marks = np.unique(np.quantile(np.concatenate(list(numbers.values())), np.arange(1, many + 1) / many, method="higher"))
+    numbers = {
+        s.name: order_numbers(rows[s.name].columns[s.ordering]) for s in sources if s.ordering is not None
+    }
+    marks = np.unique(
+        np.quantile(np.concatenate(list(numbers.values())), np.arange(1, many + 1) / many, method="higher")
+    )
     return Feed(rows, {name: np.searchsorted(own, marks, "right") for name, own in numbers.items()}, marks)

@@ -13,7 +13,7 @@ from riprap.compiler.passes import is_aligned
 from riprap.faults.feeds import Feed
 from riprap.faults.replay import Piece, Player, State
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Outlet, Source
+from riprap.graph.operators import Outlet, Source
 from riprap.operators.arrival import Arrival, Rows
 from riprap.operators.chunk import Ints
 
@@ -26,6 +26,14 @@ class Block:
     outputs: Mapping[str, Piece]
     watched: Mapping[str, Piece]
     state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """State of a processing element's operators that is another from the beginning of a block on, slot by slot."""
+
+    block: int
+    pages: State
 
 
 @dataclass(slots=True)
@@ -46,7 +54,7 @@ class Golden:
     @property
     def separate(self) -> bool:
         """Whether the tuples of a block may depend on where it ends, so that blocks cannot be put together."""
-        return self.numbered or any(o.control or (isinstance(o, Faulty) and o.deep) for o in self.graph)
+        return self.numbered or any(o.control for o in self.graph)
 
     def number(self, block: int) -> int:
         """Return the batch number of a block: where blocks are no batches all have the same."""
@@ -59,6 +67,10 @@ class Golden:
         place = piece.tags[0 if is_aligned(self.graph) else self.layout.plans[0].origin + 1]
         return np.minimum(np.searchsorted(self.feed.marks, place), self.feed.blocks - 1)
 
+    def starting_at(self, position: int) -> int:
+        """Return the block that starts at a position of the source, at which the feed was cut."""
+        return int(np.searchsorted(self.feed.marks, position))
+
     def state_before(self, element: str, block: int) -> State:
         """Return the state that a block starts from."""
         return self.blocks[element][block - 1].state if block else self.players[element].begin()
@@ -70,16 +82,24 @@ class Golden:
 
 
 def play_golden(
-    graph: Graph, feed: Feed, *, watch: Collection[str] = (), tables: Mapping[str, pa.Table] | None = None
+    graph: Graph,
+    feed: Feed,
+    *,
+    watch: Collection[str] = (),
+    tables: Mapping[str, pa.Table] | None = None,
+    replaced: Mapping[str, Replaced] | None = None,
 ) -> Golden:
-    """Replay a graph over a feed, and keep everything."""
+    """Replay a graph over a feed, and keep everything; ``replaced`` state comes instead of what an element holds."""
     layout = compile_graph(graph, buckets=1, tasks=1, path="direct")
     players = {plan.name: Player(plan, tables or {}) for plan in layout.plans}
     golden = Golden(graph, layout, feed, players)
     for plan in layout.plans:
         player, state = players[plan.name], players[plan.name].begin()
         golden.blocks[plan.name] = []
+        other = (replaced or {}).get(plan.name)
         for number in range(feed.blocks):
+            if other is not None and other.block == number:
+                state = {**state, **other.pages}
             rows = rows_of(golden, plan.name, number)
             arrival = player.arrive(rows, block=golden.number(number))
             played = player.play(arrival, state, watch=watch)

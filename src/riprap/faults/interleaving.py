@@ -13,6 +13,11 @@ def meeting(graph: Graph) -> list[str]:
     return [o.name for o in graph if len({s for port in o.ports for s in port}) > 1]
 
 
+def lags_of(graph: Graph) -> list[Fault]:
+    """Return the lags that streams of a graph have, those that a tuple passes first before others."""
+    return [o.fault for o in graph.of_kind(Faulty) if o.role == "lag" and o.fault is not None]
+
+
 def weave_lags(graph: Graph) -> Graph:
     """Let streams that meet be able to lag."""
     return weave(graph, meeting(graph), deep=True, role="lag")

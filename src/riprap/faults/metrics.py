@@ -17,6 +17,7 @@ Offsets are numbered i, outage durations j, repetitions of a faulty run k, golde
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -36,7 +37,8 @@ COVERED = 0.9
 class Anova:
     """Whether offsets matter: the null hypothesis that they do not is accepted or rejected.
 
-    "constant" is where repetitions of every offset come to the very same: there is nothing random to test against.
+    "constant" is where offsets differ, and repetitions of each come to the very same: there is nothing random to test
+    against. Where offsets come to the very same too it is accepted.
     """
 
     outcome: Literal["accept", "reject", "constant"]
@@ -73,22 +75,37 @@ def quality_scores(faulty: Floats, golden: Floats) -> Floats:
     >>> quality_scores(np.array([[[1.0, 3.0], [4.0, 4.0]]]), np.array([[2.0, 6.0]]))
     array([[0.5, 1. ]])
     """
-    return faulty.mean(axis=-1) / golden.mean(axis=-1)[:, np.newaxis]
+    return repeated_quality(faulty, golden).mean(axis=-1)
+
+
+def repeated_quality(faulty: Floats, golden: Floats) -> Floats:
+    """Return the quality of every repetition; unknown where golden runs score 0 and a faulty one does not.
+
+    Where both score 0, as they do over no tuples at all, nothing is lost: it is 1.
+    """
+    right = golden.mean(axis=-1).reshape(-1, *(1,) * (faulty.ndim - 1))
+    both_nothing = np.where(faulty == 0.0, 1.0, math.nan)
+    return np.where(right != 0.0, faulty / np.where(right != 0.0, right, 1.0), both_nothing)
 
 
 def outage_impact(durations: Sequence[float], quality: Floats) -> tuple[float, tuple[float, ...]]:
     """Return C and the correlation of each offset (equation 3).
 
     Where the quality does not change with the duration at all, the correlation is 0: a longer outage changes nothing.
+    An offset whose quality is unknown counts for nothing.
 
     >>> outage_impact([1, 2, 4], np.array([[0.9, 0.8, 0.3], [1.0, 1.2, 1.1]]))
     (-0.25, (-1.0, 0.5))
     """
     found = []
     for scores in quality:
+        if np.isnan(scores).any():
+            found.append(math.nan)
+            continue
         constant = bool(np.all(scores == scores[0])) or len(durations) < 2
         found.append(0.0 if constant else float(stats.spearmanr(durations, scores).statistic))
-    return float(np.mean(found)), tuple(found)
+    known = [c for c in found if not math.isnan(c)]
+    return (float(np.mean(known)) if known else math.nan), tuple(found)
 
 
 def data_dependency(faulty: Floats, golden: Floats) -> Dependency:
@@ -96,18 +113,18 @@ def data_dependency(faulty: Floats, golden: Floats) -> Dependency:
 
     The deviation is that of a sample: of offsets that could have been others.
     """
-    means = golden.mean(axis=-1)
-    quality = faulty.mean(axis=-1) / means
-    deviation = float(np.std(quality, ddof=1)) if len(quality) > 1 else 0.0
-    return Dependency(deviation, _anova(list(faulty / means[:, np.newaxis])))
+    each = repeated_quality(faulty, golden)
+    each = each[~np.isnan(each).any(axis=-1)]
+    deviation = float(np.std(each.mean(axis=-1), ddof=1)) if len(each) > 1 else 0.0
+    return Dependency(deviation, _anova(list(each)))
 
 
 def _anova(groups: Sequence[Floats]) -> Anova:
-    if len(groups) < 2 or any(len(group) < 2 for group in groups):
+    if len(groups) < 2:
         return Anova("constant")
-    within = any(np.ptp(group) > 0 for group in groups)
-    if not within:
-        # Offsets that differ differ for certain; those that do not are the same for certain.
+    if float(np.ptp(np.concatenate(groups))) == 0.0:
+        return Anova("accept", 1.0)
+    if not any(np.ptp(group) > 0 for group in groups):
         return Anova("constant")
     p = float(stats.f_oneway(*groups).pvalue)
     return Anova("reject" if p < ALPHA else "accept", p)
@@ -143,6 +160,31 @@ def notices(faulty: Floats, golden: Floats) -> bool:
     return any(
         float(stats.ks_2samp(faulty[:, t], golden[:, t]).pvalue) < ALPHA for t in range(faulty.shape[1])
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Quality as a straight line of the outage in tuples, by least squares; ``share`` of its variance is told by it."""
+
+    start: float
+    slope: float
+    share: float
+
+    def __str__(self) -> str:
+        return f"QS = {self.start:.3g} {'-' if self.slope < 0 else '+'} {abs(self.slope):.3g} x"
+
+
+def fit_line(lengths: Sequence[float], quality: Floats, *, least: float = 0.8) -> Line | None:
+    """Fit a line where outage and quality correlate by at least so much (Spearman), else none.
+
+    >>> str(fit_line([1, 2, 4], np.array([0.9, 0.8, 0.6])))
+    'QS = 1 - 0.1 x'
+    """
+    correlation, _ = outage_impact(lengths, quality[np.newaxis])
+    if not abs(correlation) >= least:
+        return None
+    found = stats.linregress(lengths, quality)
+    return Line(float(found.intercept), float(found.slope), float(found.rvalue) ** 2)
 
 
 def interval_of(values: Floats, *, confidence: float = 0.95) -> tuple[float, float]:

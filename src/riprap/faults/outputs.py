@@ -1,76 +1,180 @@
-"""A sink's output as scores need it: its columns, in which section each tuple is, and how it is told from others."""
+"""A sink's output as scores need it: in order, cut into sections, each tuple told from others in every run alike.
+
+What a fault changes is scored section by section where anything changed; the other sections have their golden score.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.errors import RunError
-from riprap.faults.replay import Piece
-from riprap.faults.scores import Floats, Score
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Ints, concatenate_arrays
-from riprap.state.hashing import hash_arrays
+from riprap.faults.replay import Piece, concatenate
+from riprap.faults.scores import Columns, Cut, Floats, Score
+from riprap.faults.trial import Difference, pairs
+from riprap.operators.arrival import Tags, order_numbers
+from riprap.operators.chunk import Ints
+from riprap.state.hashing import Hashes, hash_arrays
+from riprap.state.windows import ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sections:
-    """How an output is cut up: by so many numbers of a column, or of the position in the source."""
+class Form:
+    """How the output of a sink is read: the columns that are needed, those it is known by, and where a tuple is.
 
+    That is its number in column ``by``, or the position in its source, which stands in tag ``origin`` + 1. Sections are
+    ``length`` long from ``first`` on; what is outside of all belongs to the first or the last.
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    by: str | None
+    origin: int
     length: int
-    by: str | None = None
-    first: int = 0
-    count: int = 1
+    first: int
+    count: int
 
-    def of(self, output: Output) -> Ints:
-        """Return the section of each tuple, those outside in the first or last."""
-        return np.clip((output.place - self.first) // self.length, 0, self.count - 1)
+    def read(self, pieces: Sequence[Piece]) -> Output:
+        """Put pieces of output together."""
+        if not pieces:
+            raise ValueError("no piece, not even an empty one")
+        whole = concatenate(pieces)
+        columns = {name: whole.columns[name] for name in self.columns}
+        place = self.place_of(whole, self.by) if self.by else whole.tags[self.origin + 1]
+        known = (
+            [whole.columns[n] for n in self.key]
+            if self.key
+            else [pa.array(t) for t in whole.tags[self.origin :]]
+        )
+        identity = hash_arrays(known) if whole.rows else np.empty(0, np.uint64)
+        return Output(columns, whole.tags, self.section(place), identity)
 
-    def at(self, place: int) -> int:
-        """Return the section of a place."""
-        return int(np.clip((place - self.first) // self.length, 0, self.count - 1))
+    @staticmethod
+    def place_of(piece: Piece, by: str) -> Ints:
+        """Return the number of each tuple in a column."""
+        return order_numbers(piece.columns[by])
+
+    def section(self, place: Ints) -> Ints:
+        """Return the section of each place."""
+        return np.clip((place - self.first) // self.length, 0, self.count - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """All tuples that reached a sink, in order. ``identity`` tells a tuple from others, in every run alike."""
+    """Tuples that reached a sink: the section each is in, and a number by which it is known."""
 
-    columns: Mapping[str, pa.Array]
-    place: Ints
-    identity: np.ndarray
+    columns: Columns
+    tags: Tags
+    section: Ints
+    identity: Hashes
 
-    def scores(self, score: Score, sections: Sections) -> Floats:
-        """Return the score of each section."""
-        section = sections.of(self)
-        order = np.argsort(section, kind="stable")
-        in_order = bool((order == np.arange(len(order))).all())
-        columns = self.columns if in_order else {n: c.take(pa.array(order)) for n, c in self.columns.items()}
-        starts = np.searchsorted(section if in_order else section[order], np.arange(sections.count + 1))
-        return score.of(columns, starts)
+    def __len__(self) -> int:
+        return len(self.section)
 
-    def score_of(self, score: Score, identities: np.ndarray) -> float:
-        """Return the score of some tuples, as far as they are there."""
-        rows = np.flatnonzero(np.isin(self.identity, identities))
-        columns = {name: column.take(pa.array(rows)) for name, column in self.columns.items()}
-        return float(score.of(columns, np.array([0, len(rows)]))[0])
+    def take(self, rows: Ints) -> Output:
+        """Return some of the tuples."""
+        index = pa.array(rows)
+        return Output(
+            {name: column.take(index) for name, column in self.columns.items()},
+            tuple(numbers[rows] for numbers in self.tags),
+            self.section[rows],
+            self.identity[rows],
+        )
+
+    def in_order(self, *, by_section: bool) -> Output:
+        """Return the tuples in their order; section after section, where a section is scored at a time."""
+        keys = (*self.tags[::-1], self.section) if by_section else self.tags[::-1]
+        order = np.lexsort(keys)
+        return self if bool((order == np.arange(len(order))).all()) else self.take(order)
+
+    def changed(self, missing: Output, more: Output) -> Output:
+        """Return it without some tuples, and with some more."""
+        gone, _ = pairs(self.tags, missing.tags)
+        left = np.ones(len(self), bool)
+        left[gone] = False
+        kept = self.take(np.flatnonzero(left))
+        return Output(
+            {n: pa.concat_arrays([c, more.columns[n].cast(c.type)]) for n, c in kept.columns.items()},
+            tuple(np.concatenate(both) for both in zip(kept.tags, more.tags, strict=True)),
+            np.concatenate([kept.section, more.section]),
+            np.concatenate([kept.identity, more.identity]),
+        )
 
 
-def output_of(
-    pieces: Sequence[Piece], *, origin: int, read: Collection[str], by: str | None, key: Sequence[str]
-) -> Output:
-    """Put an output together from its blocks. Tuples are known by key columns, or else by where they stand."""
-    columns = {
-        name: concatenate_arrays([piece.columns[name] for piece in pieces])
-        for name in dict.fromkeys((*read, *key, *((by,) if by else ())))
-    }
-    tags = [np.concatenate(numbers) for numbers in zip(*(piece.tags for piece in pieces), strict=True)]
-    place = order_numbers(columns[by]) if by else tags[origin + 1]
-    known = [columns[name] for name in key] if key else [pa.array(numbers) for numbers in tags[origin:]]
-    rows = len(place)
-    identity = hash_arrays(known) if rows else np.empty(0, np.uint64)
-    if key and len(np.unique(identity)) < rows:
-        raise RunError(f"key={', '.join(key)}: two tuples of an output have the same. Name columns that tell tuples apart")
-    return Output(columns, place, identity)
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The output of a golden run in the order of its sections, with its score in each."""
+
+    form: Form
+    score: Score
+    output: Output
+    starts: Ints
+    local: Floats
+    # What scores compare with: the output of the first golden run.
+    reference: Right | None = None
+
+    @classmethod
+    def of(cls, form: Form, score: Score, pieces: Sequence[Piece], reference: Right | None = None) -> Right:
+        """Read the output of a golden run."""
+        output = form.read(pieces).in_order(by_section=True)
+        if form.key and len(np.unique(output.identity)) < len(output):
+            raise RunError(
+                f"key={', '.join(form.key)}: two tuples of the output have the same. Name columns that tell them apart"
+            )
+        starts = np.searchsorted(output.section, np.arange(form.count + 1))
+        bare = cls(form, score, output, starts, np.empty(0), reference)
+        whole = np.arange(form.count)
+        return cls(form, score, output, starts, bare._scored(output, whole), reference)
+
+    def scores(self, differences: Sequence[Difference]) -> Floats:
+        """Return the score of every section of an output that differs from this one."""
+        if not differences:
+            return self.local
+        missing, more = self._sides(differences)
+        touched = np.unique(np.concatenate([missing.section, more.section]))
+        rows = ranges(self.starts[touched], self.starts[touched + 1] - self.starts[touched])
+        there = self.output.take(rows).changed(missing, more).in_order(by_section=True)
+        local = self.local.copy()
+        local[touched] = self._scored(there, touched)
+        return local
+
+    def affected(self, differences: Sequence[Difference]) -> Hashes:
+        """Return the tuples that are missing, others, or more in an output that differs from this one."""
+        if not differences:
+            return np.empty(0, np.uint64)
+        missing, more = self._sides(differences)
+        return np.union1d(missing.identity, more.identity)
+
+    def score_of(self, identities: Hashes, differences: Sequence[Difference] = ()) -> float:
+        """Return the score of some tuples, as far as they are there, in this output or one that differs from it."""
+        there = self.output.take(np.flatnonzero(np.isin(self.output.identity, identities)))
+        if differences:
+            sides = [
+                s.take(np.flatnonzero(np.isin(s.identity, identities))) for s in self._sides(differences)
+            ]
+            there = there.changed(*sides)
+        there = there.in_order(by_section=False)
+        right = (self.reference or self).output
+        right = right.take(np.flatnonzero(np.isin(right.identity, identities))).in_order(by_section=False)
+        cuts = [Cut(each.columns, np.array([0, len(each)])) for each in (there, right)]
+        return float(self.score.of(*cuts)[0])
+
+    def _sides(self, differences: Sequence[Difference]) -> tuple[Output, Output]:
+        missing, more = (
+            self.form.read([getattr(d, side) for d in differences]) for side in ("missing", "more")
+        )
+        return missing, more
+
+    def _scored(self, there: Output, sections: Ints) -> Floats:
+        """Score some sections of an output that has no others."""
+        right = self.reference or self
+        low, high = right.starts[sections], right.starts[sections + 1]
+        theirs = right.output.take(ranges(low, high - low))
+        cuts = []
+        for each in (there, theirs):
+            starts = np.searchsorted(each.section, np.append(sections, self.form.count))
+            cuts.append(Cut(each.columns, starts))
+        return self.score.of(*cuts)

@@ -11,6 +11,8 @@ import pyarrow as pa
 from riprap.compiler import Plan
 from riprap.operators.arrival import Arrival, Rows, Tags, arrive, key_rows
 from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, concatenate_arrays
+from riprap.graph.faults import Fault
+from riprap.operators.faulty import lagging_ranks
 from riprap.operators.given import Pages
 from riprap.operators.stage import run_stage
 from riprap.runtime.task import keep_time, slots_of
@@ -60,7 +62,10 @@ def concatenate(pieces: Sequence[Piece]) -> Piece:
         {name: concatenate_arrays([p.columns[name] for p in pieces]) for name in first.columns},
         tuple(np.concatenate(numbers) for numbers in zip(*(p.tags for p in pieces), strict=True)),
         np.concatenate([p.hashes for p in pieces]),
-        tuple(np.concatenate(numbers) for numbers in zip(*(p.punctuations for p in pieces if p.punctuations), strict=True)),
+        tuple(
+            np.concatenate(numbers)
+            for numbers in zip(*(p.punctuations for p in pieces if p.punctuations), strict=True)
+        ),
     )
 
 
@@ -150,11 +155,14 @@ def of_keys(arrival: Arrival, hashes: Hashes) -> Arrival:
     return replace(arrival, chunks=chunks, keys=arrival.keys.take(np.flatnonzero(there)))
 
 
-def joined(arrivals: Sequence[Arrival]) -> Arrival:
-    """Put what arrived in several blocks, one after the other, together as one. Only tags that are used are kept."""
+def joined(arrivals: Sequence[Arrival], lags: Sequence[Fault] = (), origin: int = 0) -> Arrival:
+    """Put what arrived in several blocks, one after the other, together as one.
+
+    Only tags that are used are kept, and those of tuples that others come right after because of ``lags``.
+    """
     if len(arrivals) == 1:
         return arrivals[0]
-    slim = [_slim(arrival) for arrival in arrivals]
+    slim = [_slim(arrival, lags, origin) for arrival in arrivals]
     keys, code_of = join_tables([arrival.keys for arrival in slim])
     bases = np.cumsum([0, *(len(arrival.tags[0]) for arrival in slim)])
     first = slim[0]
@@ -168,7 +176,10 @@ def joined(arrivals: Sequence[Arrival]) -> Arrival:
             parts.append(replace(chunk, rank=chunk.rank + base, code=code, marks=marks))
         chunks[name] = _in_a_row(parts)
     for name in first.ticks:
-        heard = [replace(a.ticks[name], rank=a.ticks[name].rank + base) for a, base in zip(slim, bases, strict=False)]
+        heard = [
+            replace(a.ticks[name], rank=a.ticks[name].rank + base)
+            for a, base in zip(slim, bases, strict=False)
+        ]
         ticks[name] = replace(
             heard[0],
             rank=np.concatenate([t.rank for t in heard]),
@@ -178,12 +189,14 @@ def joined(arrivals: Sequence[Arrival]) -> Arrival:
     return Arrival(chunks, ticks, keys, tags, first.from_sources)
 
 
-def _slim(arrival: Arrival) -> Arrival:
+def _slim(arrival: Arrival, lags: Sequence[Fault], origin: int) -> Arrival:
     """Leave out the tags of ranks that nothing has."""
     used = [chunk.rank for chunk in arrival.chunks.values()]
     used += [chunk.marks.rank for chunk in arrival.chunks.values()]
     used += [heard.rank for heard in arrival.ticks.values()]
     there = np.unique(np.concatenate(used))
+    for lag in lags:
+        there = np.union1d(there, lagging_ranks(lag, arrival.tags[origin], arrival.tags[origin + 1], there))
     chunks = {
         name: replace(
             chunk,
@@ -193,7 +206,9 @@ def _slim(arrival: Arrival) -> Arrival:
         for name, chunk in arrival.chunks.items()
     }
     ticks = {name: replace(t, rank=np.searchsorted(there, t.rank)) for name, t in arrival.ticks.items()}
-    return replace(arrival, chunks=chunks, ticks=ticks, tags=tuple(numbers[there] for numbers in arrival.tags))
+    return replace(
+        arrival, chunks=chunks, ticks=ticks, tags=tuple(numbers[there] for numbers in arrival.tags)
+    )
 
 
 def _in_a_row(parts: Sequence[Chunk]) -> Chunk:

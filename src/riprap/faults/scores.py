@@ -8,17 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.errors import RunError
+from riprap.errors import GraphError, RunError
 from riprap.operators.chunk import Ints
+from riprap.state.hashing import Hashes, hash_arrays
 
 Floats = npt.NDArray[np.float64]
 Columns = Mapping[str, pa.Array]
+Measure = Literal["precision", "recall", "f1", "jaccard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Tuples cut into sections: section i has those from ``starts[i]`` up to ``starts[i + 1]``."""
+
+    columns: Columns
+    starts: Ints
+
+    @property
+    def counts(self) -> Ints:
+        """How many tuples each section has."""
+        return np.diff(self.starts)
+
+    def numbers(self, name: str) -> Floats:
+        """Return a column as numbers; null counts as 0."""
+        values: Floats = self.columns[name].cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        return values
+
+    def sums(self, values: Floats) -> Floats:
+        """Sum the values of each section."""
+        found = np.zeros(len(self.starts) - 1)
+        # One after the other, so that a sum depends on its own values alone.
+        for section in np.flatnonzero(self.counts):
+            found[section] = values[self.starts[section] : self.starts[section + 1]].sum()
+        return found
+
+    def means(self, values: Floats) -> Floats:
+        """Return the mean of each section; of no tuples it is 0."""
+        many = self.counts
+        return np.divide(self.sums(values), many, out=np.zeros(len(many)), where=many > 0)
 
 
 class Score(Protocol):
@@ -29,11 +62,11 @@ class Score(Protocol):
         """What it is called in tables."""
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns it reads."""
+    def reads(self) -> tuple[str, ...] | None:
+        """The columns it reads; None is all."""
 
-    def of(self, columns: Columns, starts: Ints) -> Floats:
-        """Return the score of each section: section i has the tuples from ``starts[i]`` up to ``starts[i + 1]``."""
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        """Return the score of each section, given also what a golden run put out there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +74,10 @@ class Count:
     """How many tuples there are."""
 
     name: str = "count"
+    reads: tuple[str, ...] | None = ()
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return ()
-
-    def of(self, columns: Columns, starts: Ints) -> Floats:
-        return np.diff(starts).astype(np.float64)
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        return cut.counts.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +91,11 @@ class Sum:
         return f"sum of {self.column}"
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...] | None:
         return (self.column,)
 
-    def of(self, columns: Columns, starts: Ints) -> Floats:
-        return _sums(_numbers(columns, self.column), starts)
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        return cut.sums(cut.numbers(self.column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +109,11 @@ class Mean:
         return f"mean of {self.column}"
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...] | None:
         return (self.column,)
 
-    def of(self, columns: Columns, starts: Ints) -> Floats:
-        many = np.diff(starts)
-        sums = _sums(_numbers(columns, self.column), starts)
-        return np.divide(sums, many, out=np.zeros(len(many)), where=many > 0)
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        return cut.means(cut.numbers(self.column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,50 +128,85 @@ class Rmse:
         return f"RMSE of {self.column}"
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...] | None:
         return (self.column, self.reference)
 
-    def of(self, columns: Columns, starts: Ints) -> Floats:
-        many = np.diff(starts)
-        off = _numbers(columns, self.column) - _numbers(columns, self.reference)
-        return np.sqrt(np.divide(_sums(off * off, starts), many, out=np.zeros(len(many)), where=many > 0))
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        off = cut.numbers(self.column) - cut.numbers(self.reference)
+        return np.sqrt(cut.means(off * off))
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How far the tuples, as told apart by some columns, are those of the golden run: for alerts, and other sets.
+
+    Of two empty sets it is 1; of an empty one and another it is 0.
+    """
+
+    compares: ClassVar[bool] = True
+
+    columns: tuple[str, ...]
+    measure: Measure = "f1"
+
+    def __post_init__(self) -> None:
+        if self.measure not in get_args(Measure):
+            raise GraphError(
+                f"a score by overlap is one of {', '.join(get_args(Measure))}, not '{self.measure}'"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.measure} of {', '.join(self.columns)}"
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        return self.columns
+
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        known = [self._hashes(each) for each in (cut, right)]
+        found = np.empty(len(cut.starts) - 1)
+        for section in range(len(found)):
+            mine, theirs = (
+                np.unique(hashes[each.starts[section] : each.starts[section + 1]])
+                for hashes, each in zip(known, (cut, right), strict=True)
+            )
+            found[section] = self._score(len(mine), len(theirs), len(np.intersect1d(mine, theirs)))
+        return found
+
+    def _hashes(self, cut: Cut) -> Hashes:
+        return (
+            hash_arrays([cut.columns[n] for n in self.columns]) if cut.starts[-1] else np.empty(0, np.uint64)
+        )
+
+    def _score(self, mine: int, theirs: int, both: int) -> float:
+        if not mine and not theirs:
+            return 1.0
+        out_of = {
+            "precision": mine,
+            "recall": theirs,
+            "f1": (mine + theirs) / 2,
+            "jaccard": mine + theirs - both,
+        }[self.measure]
+        return both / out_of if out_of else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A function of the user's over the tuples of a section."""
+    """A function of the user's over the tuples of a section: an Arrow table, which may be empty."""
 
     function: Callable[[pa.Table], float]
     name: str = "score"
+    reads: tuple[str, ...] | None = None
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return ()
-
-    def of(self, columns: Columns, starts: Ints) -> Floats:
-        table = pa.table(dict(columns))
-        found = np.empty(len(starts) - 1)
-        for section, (low, high) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    def of(self, cut: Cut, right: Cut) -> Floats:
+        table = pa.table(dict(cut.columns))
+        found = np.empty(len(cut.starts) - 1)
+        for section, (low, high) in enumerate(zip(cut.starts[:-1], cut.starts[1:], strict=True)):
             try:
                 found[section] = self.function(table.slice(int(low), int(high - low)))
             except Exception as error:
                 raise RunError(
-                    f"the score '{self.name}' failed on the {high - low} tuples of a section: {type(error).__name__}: "
+                    f"the score '{self.name}' failed on a section of {high - low} tuples: {type(error).__name__}: "
                     f"{error}. It must take any number of tuples, none included"
                 ) from error
         return found
-
-
-def _numbers(columns: Columns, name: str) -> Floats:
-    values: Floats = columns[name].cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-    return values
-
-
-def _sums(values: Floats, starts: Ints) -> Floats:
-    """Sum runs of values, each from its first to its last."""
-    sums = np.zeros(len(starts) - 1)
-    filled = np.flatnonzero(np.diff(starts))
-    if len(filled):
-        # Pairs of numbers are added in an order that depends on the run alone.
-        sums[filled] = [values[starts[i] : starts[i + 1]].sum() for i in filled]
-    return sums

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riprap.errors import RunError
+from riprap.faults.feeds import Feed
 from riprap.faults.golden import Golden
 from riprap.graph.faults import Stretch
 from riprap.graph.graph import Graph
@@ -33,7 +34,9 @@ def _named(graph: Graph, stream: str) -> str:
 def watched(graph: Graph, target: str) -> tuple[str, ...]:
     """Return what reaches the faults of a target, which may be behind others: the streams to be watched."""
     return tuple(
-        dict.fromkeys(o.ports[0][0] for o in graph.of_kind(Faulty) if o.target == target and o.role == "fault")
+        dict.fromkeys(
+            o.ports[0][0] for o in graph.of_kind(Faulty) if o.target == target and o.role == "fault"
+        )
     )
 
 
@@ -42,11 +45,13 @@ class Incoming:
     """The tuples that reach a target, in order over all its streams.
 
     ``stream`` numbers the stream each came by; ``source`` and ``places`` say where it derives from: its position there,
-    and the path from there, filled up to one length. ``depths`` is how long the path of each stream really is.
+    and the path from there, filled up to one length. ``depths`` is how long the path of each stream really is, and
+    ``ports`` the input port it is on.
     """
 
     element: str
     streams: tuple[str, ...]
+    ports: tuple[int, ...]
     depths: tuple[int, ...]
     stream: Ints
     source: Ints
@@ -60,7 +65,9 @@ class Incoming:
     def stretches(self, first: int, count: int) -> dict[str, tuple[Stretch, ...]]:
         """Say where ``count`` tuples from number ``first`` on are, stream by stream and source by source."""
         if first >= len(self):
-            raise RunError(f"offset {first:,} is beyond the {len(self):,} tuples that come in. Give a smaller one")
+            raise RunError(
+                f"offset {first:,} is beyond the {len(self):,} tuples that come in. Give a smaller one"
+            )
         end = min(first + count, len(self))
         found: dict[str, tuple[Stretch, ...]] = {}
         for number, name in enumerate(self.streams):
@@ -86,6 +93,11 @@ class Incoming:
             for block in np.unique(self.block[rows])
         }
 
+    def rows(self, feed: Feed) -> Ints:
+        """Return the row of the one source that each tuple derives from."""
+        (only,) = feed.rows.values()
+        return np.searchsorted(only.position, self.places[:, 0])
+
     def position(self, number: int) -> int:
         """Return the source position that a tuple derives from."""
         return int(self.places[number, 0])
@@ -98,6 +110,12 @@ class Incoming:
         """Return a place that is after a tuple and not after the next of its stream and source."""
         *before, number = self._place(last)
         return (*before, number + 1)
+
+
+def _port_of(graph: Graph, woven: Faulty) -> int:
+    """Return the input port of a target that a fault is in front of; what is behind a source is on none."""
+    ports = graph[woven.target].ports
+    return next((number for number, port in enumerate(ports) if woven.name in port), 0)
 
 
 def incoming(golden: Golden, target: str) -> Incoming:
@@ -122,11 +140,13 @@ def incoming(golden: Golden, target: str) -> Incoming:
     hashes = np.concatenate([h for *_, h in parts])
     order = np.lexsort((stream, *columns[::-1]))
     depths = tuple(
-        next(len(tags) for n, _, tags, _ in parts if n == number) - origin - 2 for number in range(len(streams))
+        next(len(tags) for n, _, tags, _ in parts if n == number) - origin - 2
+        for number in range(len(streams))
     )
     return Incoming(
         element=plan.name,
         streams=streams,
+        ports=tuple(_port_of(golden.graph, o) for o in woven),
         depths=depths,
         stream=stream[order],
         source=columns[origin][order],

@@ -19,7 +19,8 @@ from riprap.compiler import Plan
 from riprap.compiler.plan import is_clock
 from riprap.compiler.weaving import Faults, give
 from riprap.faults.converging import held_by, same, same_values
-from riprap.faults.golden import Golden, rows_of, sent
+from riprap.faults.golden import Golden, Replaced, play_golden, rows_of, sent
+from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Piece, Player, State, concatenate, joined, of_keys
 from riprap.graph.operators import Outlet, Sink
 from riprap.operators.arrival import Arrival, Tags
@@ -41,7 +42,9 @@ class Difference:
         """Cut it up by blocks; those without a difference are left out."""
         missing, more = golden.block_of(self.missing), golden.block_of(self.more)
         for block in np.unique(np.concatenate([missing, more])).tolist():
-            parts = (p.take(np.flatnonzero(b == block)) for p, b in ((self.missing, missing), (self.more, more)))
+            parts = (
+                p.take(np.flatnonzero(b == block)) for p, b in ((self.missing, missing), (self.more, more))
+            )
             yield block, Difference(*parts)
 
 
@@ -63,24 +66,16 @@ class Trial:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """An operator's state that is another from the beginning of a block on."""
-
-    operator: str
-    block: int
-    pages: State
-
-
 def run_trial(
     golden: Golden,
     faults: Faults,
     hits: Mapping[str, Mapping[int, Hashes]],
-    replaced: Replaced | None = None,
+    replaced: Mapping[str, Replaced] | None = None,
 ) -> Trial:
     """Run the graph of a golden run with faults, as far as that differs from it.
 
-    ``hits`` says for each processing element which keys a fault hits in which blocks.
+    For each processing element, ``hits`` says which keys a fault hits in which blocks, and ``replaced`` which state is
+    another from some block on.
     """
     trial = Trial()
     streams: Differences = {}
@@ -88,14 +83,32 @@ def run_trial(
         plan = replace(whole, graph=give(whole.graph, faults))
         player = Player(plan, golden.players[plan.name].tables)
         incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
-        own = replaced if replaced is not None and any(o.name == replaced.operator for o in plan.graph) else None
-        found = _rerun(golden, player, hits.get(plan.name, {}), incoming, own, trial)
+        found = _rerun(
+            golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial
+        )
         for name, differs in found.items():
             operator = plan.graph[name]
             if isinstance(operator, Outlet):
                 streams[operator.ports[0][0]] = differs
             elif isinstance(operator, Sink):
                 trial.differences[name] = differs
+    return trial
+
+
+def replay_trial(golden: Golden, faults: Faults, replaced: Mapping[str, Replaced] | None = None) -> Trial:
+    """Run a graph with faults from the beginning to the end, every tuple of it, and compare: what a trial must equal."""
+    tables = next(iter(golden.players.values())).tables
+    whole = play_golden(give(golden.graph, faults), golden.feed, tables=tables, replaced=replaced)
+    trial = Trial()
+    for blocks in whole.blocks.values():
+        trial.replayed += sum(chunk.rows for block in blocks for chunk in block.arrival.chunks.values())
+    for sink in golden.graph.of_kind(Sink):
+        for number, (right, wrong) in enumerate(
+            zip(golden.output(sink.name), whole.output(sink.name), strict=True)
+        ):
+            differs = difference(right, wrong)
+            if differs.missing.rows or differs.more.rows:
+                trial.differences.setdefault(sink.name, {})[number] = differs
     return trial
 
 
@@ -109,7 +122,9 @@ def _rerun(
 ) -> Differences:
     """Run one element where it is affected; return in what its outputs differ."""
     plan, blocks = player.plan, golden.blocks[player.plan.name]
-    touched = sorted({*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])})
+    touched = sorted(
+        {*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])}
+    )
     found: Differences = {}
     keys, block, many = _NONE, touched[0] if touched else len(blocks), 1
     state: State = {}
@@ -119,7 +134,11 @@ def _rerun(
         state = _joined(state, golden.state_before(plan.name, block), new, other)
         keys = np.union1d(keys, new)
         end = _end_of_step(golden, block, many, touched)
-        arrival = joined([_arrival(player, golden, b, incoming, keys) for b in range(block, end)])
+        arrival = joined(
+            [_arrival(player, golden, b, incoming, keys) for b in range(block, end)],
+            lags_of(plan.graph),
+            plan.origin,
+        )
         trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
         played = player.play(arrival, state)
         for name, piece in played.outputs.items():
@@ -166,7 +185,9 @@ def _new_keys(
     for stream, differs in incoming.items():
         if block in differs:
             # In this element's key, which is not that of the one before.
-            found += [player.keys_of(stream, piece) for piece in (differs[block].missing, differs[block].more)]
+            found += [
+                player.keys_of(stream, piece) for piece in (differs[block].missing, differs[block].more)
+            ]
     if replaced is not None and replaced.block == block:
         before = golden.state_before(player.plan.name, block)
         for slot, pages in replaced.pages.items():
@@ -179,9 +200,7 @@ def _joined(state: State, golden: State, new: Hashes, replaced: Replaced | None)
     """Let keys that are newly affected come in with what they hold."""
     other = replaced.pages if replaced is not None else {}
     return {
-        slot: pages
-        if is_clock(slot)
-        else [*state.get(slot, ()), *held_by(other.get(slot, pages), new)]
+        slot: pages if is_clock(slot) else [*state.get(slot, ()), *held_by(other.get(slot, pages), new)]
         for slot, pages in golden.items()
     }
 
@@ -203,10 +222,12 @@ def _arrival(
 
 def difference(golden: Piece, faulty: Piece) -> Difference:
     """Say which tuples are in one of two pieces alone; a tuple is the same if its place and its values are."""
-    mine, theirs = _pairs(golden.tags, faulty.tags)
+    mine, theirs = pairs(golden.tags, faulty.tags)
     equal = np.ones(len(mine), bool)
     for name in golden.columns:
-        equal &= same_values(golden.columns[name].take(pa.array(mine)), faulty.columns[name].take(pa.array(theirs)))
+        equal &= same_values(
+            golden.columns[name].take(pa.array(mine)), faulty.columns[name].take(pa.array(theirs))
+        )
     return Difference(
         golden.take(_others(golden.rows, mine[equal])), faulty.take(_others(faulty.rows, theirs[equal]))
     )
@@ -216,12 +237,12 @@ def _applied(piece: Piece, differs: Difference | None) -> Piece:
     """Put a difference into a golden piece."""
     if differs is None:
         return piece
-    gone, _ = _pairs(piece.tags, differs.missing.tags)
+    gone, _ = pairs(piece.tags, differs.missing.tags)
     both = concatenate([piece.take(_others(piece.rows, gone)), differs.more])
     return both.take(np.lexsort(both.tags[::-1]))
 
 
-def _pairs(one: Tags, other: Tags) -> tuple[Ints, Ints]:
+def pairs(one: Tags, other: Tags) -> tuple[Ints, Ints]:
     """Find the tuples of two pieces that are at the same place; in a piece no two are."""
     many = len(one[0])
     columns = [np.concatenate(pair) for pair in zip(one, other, strict=True)]

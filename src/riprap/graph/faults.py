@@ -9,6 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from riprap.errors import GraphError
+from riprap.graph.policies import Checkpoint, Consistent, Eventual
 
 # A tuple's place in what derives from its source: its position there, then the path it took.
 Place = tuple[int, ...]
@@ -97,6 +98,46 @@ class Lag:
 
 
 Model = Loss | Duplication | Lateness | Reordering | Corruption | Lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """Copies of a group of operators of which another takes over: what the group puts out is lost for so many seconds.
+
+    ``group`` are the operators; by default those that fail. With ``diverging`` the other copy has seen its input in
+    another order, and so may hold something else.
+    """
+
+    failover: float = 2.0
+    group: tuple[str, ...] = ()
+    diverging: bool = False
+
+    def __post_init__(self) -> None:
+        if self.failover < 0:
+            raise GraphError(f"failover={self.failover}: give how many seconds it takes, 0 or more")
+
+
+Protection = Checkpoint | Consistent | Eventual | Replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """An operator is gone for an outage, and comes back as its protection lets it.
+
+    ``protection`` is "own", that written beside the operator, or another instead, or None. ``memory`` says whether the
+    memory of its host is lost with it. ``age`` is how many seconds before the crash a checkpoint was taken; without it
+    that is drawn, anything up to its interval.
+    """
+
+    protection: Protection | Literal["own"] | None = "own"
+    memory: Literal["lost", "kept"] = "lost"
+    age: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.age is not None and self.age < 0:
+            raise GraphError(f"age={self.age}: give how many seconds a checkpoint is old, 0 or more")
+        if self.memory not in ("lost", "kept"):
+            raise GraphError(f"memory={self.memory!r}: the memory of a host is 'lost' or 'kept'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.graph.faults import Corruption, Duplication, Lag, Lateness, Loss, Reordering, Stretch
+from riprap.graph.faults import Corruption, Duplication, Fault, Lag, Lateness, Loss, Reordering, Stretch
 from riprap.graph.operators import Faulty
 from riprap.operators.chunk import FIRST, LAST, Chunk, Ints, Marks
 from riprap.operators.given import Given, Result, index_among
@@ -111,12 +111,7 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
     source, position = (given.tags[given.origin + n] for n in (0, 1))
     rank, path = chunk.rank.copy(), [p.copy() for p in (*chunk.path, np.zeros(chunk.rows, np.int64))]
     rows = np.flatnonzero(moved)
-    for number in np.unique(source[chunk.rank[rows]]):
-        # The ranks of one source are in order of position, for all its tuples are of one batch.
-        of_source = np.flatnonzero(source == number)
-        mine = rows[source[chunk.rank[rows]] == number]
-        before = np.searchsorted(position[of_source], virtual[mine], "left") - 1
-        rank[mine] = np.maximum(of_source[np.maximum(before, 0)], chunk.rank[mine])
+    rank[rows] = _last_before(source, position, chunk.rank[rows], virtual[rows])
     away = rows[rank[rows] > chunk.rank[rows]]
     for numbers in path[:-1]:
         numbers[away] = LAST
@@ -130,9 +125,30 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
         return replace(made, marks=_marks(chunk.marks, chunk.marks.at))
     # Punctuations stay where they are in the order of everything.
     marks = _marks(chunk.marks, chunk.marks.at)
-    both = [np.concatenate(pair) for pair in zip((made.rank, *made.path), (marks.rank, *marks.path), strict=True)]
+    both = [
+        np.concatenate(pair) for pair in zip((made.rank, *made.path), (marks.rank, *marks.path), strict=True)
+    ]
     tuples = np.lexsort(both[::-1]) < made.rows
     return replace(made, marks=replace(marks, at=np.cumsum(tuples)[~tuples]))
+
+
+def _last_before(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
+    """Return for each of some ranks that of the last tuple of its source before a virtual position, or itself."""
+    found = rank.copy()
+    for number in np.unique(source[rank]):
+        # The ranks of one source are in order of position, for all its tuples are of one batch.
+        of_source = np.flatnonzero(source == number)
+        mine = np.flatnonzero(source[rank] == number)
+        before = np.searchsorted(position[of_source], virtual[mine], "left") - 1
+        found[mine] = np.maximum(of_source[np.maximum(before, 0)], rank[mine])
+    return found
+
+
+def lagging_ranks(fault: Fault, source: Ints, position: Ints, ranks: Ints) -> Ints:
+    """Return where tuples of some ranks come to by a lag: the ranks of those that they come right after."""
+    assert isinstance(fault.model, Lag)
+    virtual = position[ranks] + lag_at(fault.model, fault.seed, position[ranks])
+    return _last_before(source, position, ranks, virtual)
 
 
 def lag_at(model: Lag, seed: int, position: Ints) -> Ints:

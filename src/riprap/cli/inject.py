@@ -1,0 +1,264 @@
+"""Inject faults into an application, operator by operator, and measure what they do to the quality of its output."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+import riprap as rr
+from riprap.apps.catalogue import CATALOGUE
+from riprap.cli.applications import UsageError, load_from
+from riprap.cli.screen import Screen, new_table, shown
+
+if TYPE_CHECKING:
+    from riprap.faults import Campaign, Criticality, Findings
+
+SUMMARY = "inject faults operator by operator, and measure what they do to the output"
+EXAMPLES = """\
+examples:
+  riprap inject bargain --quick                               the paper's campaign on little data: a minute
+  riprap inject bargain --campaign paper                      all of it: 1,500 trials, 300 golden runs, 5 million events
+  riprap inject bargain --campaign real --feed trades.csv.gz  the same on real trades and quotes
+  riprap inject app.py:app --campaign campaign.yaml           an application and a campaign of your own
+  riprap inject app.py:app --campaign app.py:campaign --dry-run   where faults would be injected, and why
+  riprap report latest                                        the newest campaign as a page
+
+A campaign that was stopped goes on where it was when the same command is given again.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    names = ", ".join(name for name in CATALOGUE)
+    parser.add_argument("app", metavar="APP", help=f"file.py:name, or a built-in application ({names})")
+    parser.add_argument(
+        "--campaign",
+        metavar="WHAT",
+        help="a YAML file, file.py:name, or of a built-in application one of its own: " + _built_in_names(),
+    )
+    parser.add_argument("--feed", metavar="PATH", help="what a built-in application reads (default: made up)")
+    parser.add_argument("--quick", action="store_true", help="a built-in campaign on less data, with fewer runs")
+    parser.add_argument("--dry-run", action="store_true", help="list targets, what they stand for, and why; inject nothing")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep what is found (under campaigns/)")
+    parser.add_argument("--trial", metavar="ID", help="repeat one trial alone, by its name")
+    parser.add_argument(
+        "--replay-all", action="store_true", help="replay every tuple of every trial: slow, and the same result"
+    )
+    parser.add_argument("--no-compare", action="store_true", help="do not measure a run through the streaming runtime")
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
+
+
+def execute(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Run the campaign, or say what it would do."""
+    from riprap.faults.running import inject, repeat
+
+    app, campaign, name = asked(arguments, screen)
+    if arguments.dry_run:
+        return _dry_run(app.graph(), campaign, screen)
+    if arguments.trial is not None:
+        with screen.waiting("Running the trial"):
+            scored = repeat(app, campaign, arguments.trial, shortcut=not arguments.replay_all)
+        screen.print_json(scored.to_json()) if screen.json else _print_trial(scored, screen)
+        return 1 if scored.error else 0
+    columns = (
+        TextColumn("[dim]{task.description}"),
+        TextColumn("[dim]{task.percentage:3.0f}%"),
+        screen.bar(),
+        TimeRemainingColumn(),
+    )
+    with screen.bars(*columns) as bars:
+        task = bars.add_task("starting", total=1.0)
+
+        def show(doing: str, share: float) -> None:
+            bars.update(task, description=doing, completed=share)
+
+        if not screen.live:
+            screen.note(f"{app.name}: campaign '{name}' ...")
+        findings = inject(
+            app,
+            campaign,
+            folder=arguments.folder,
+            name=name,
+            master=arguments.master,
+            shortcut=not arguments.replay_all,
+            compare=not arguments.no_compare,
+            show=show,
+        )
+    if screen.json:
+        screen.print_json(as_json(findings))
+        return 0
+    print_findings(findings, screen)
+    return 0
+
+
+def asked(arguments: argparse.Namespace, screen: Screen) -> tuple[rr.Application, Campaign, str]:
+    """Return the application and the campaign that the command line names, and what to call the campaign."""
+    from riprap.apps.campaigns import CAMPAIGNS
+    from riprap.faults import Campaign, read_campaign
+
+    own = CAMPAIGNS.get(arguments.app, {})
+    if arguments.app in CATALOGUE and (arguments.campaign is None or arguments.campaign in own):
+        if not own:
+            raise UsageError(f"'{arguments.app}' has no campaign of its own: name a file with --campaign")
+        name = arguments.campaign or next(iter(own))
+        return *_built_in(arguments, name, screen), name + ("-quick" if arguments.quick else "")
+    if arguments.quick:
+        raise UsageError("--quick is for built-in campaigns: write a shorter one")
+    if arguments.campaign is None:
+        raise UsageError(
+            "--campaign: name a YAML file, or file.py:name. docs/fault-injection.md shows how to write one"
+        )
+    if arguments.app in CATALOGUE:
+        if arguments.feed is None:
+            raise UsageError(f"'{arguments.app}' needs --feed PATH with a campaign of yours")
+        app = CATALOGUE[arguments.app].make(arguments.feed, rr.memory())
+    else:
+        if arguments.feed is not None:
+            raise UsageError(f"--feed: {arguments.app} has its own sources. Change them there")
+        app = load_from(arguments.app)
+    what = arguments.campaign
+    if what.endswith((".yaml", ".yml")):
+        return app, read_campaign(Path(what)), Path(what).stem
+    if ":" not in what:
+        there = f"; '{arguments.app}' has {', '.join(own)}" if own else ""
+        raise UsageError(f"--campaign {what}: name a YAML file, or file.py:name{there}")
+    campaign = _python_campaign(what)
+    if not isinstance(campaign, Campaign):
+        raise UsageError(f"--campaign {what} is {type(campaign).__name__}, not a riprap.faults.Campaign")
+    return app, campaign, what.rpartition(":")[2]
+
+
+def _python_campaign(what: str) -> Any:
+    import runpy
+
+    file, _, name = what.rpartition(":")
+    if not Path(file).is_file():
+        raise UsageError(f"--campaign {what}: there is no file {file}")
+    made = runpy.run_path(file)
+    if name not in made:
+        raise UsageError(f"--campaign {what}: {file} has no '{name}'")
+    return made[name]
+
+
+def _built_in(arguments: argparse.Namespace, name: str, screen: Screen) -> tuple[rr.Application, Campaign]:
+    from riprap.apps.campaigns import CAMPAIGNS
+
+    built_in = CAMPAIGNS[arguments.app][name]
+    if arguments.quick:
+        built_in = built_in.quick(built_in)
+    feed = arguments.feed
+    if feed is None:
+        if built_in.make is None:
+            raise UsageError(f"campaign '{name}' of '{arguments.app}' needs --feed PATH: {built_in.summary}")
+        folder = Path("campaigns") / "feeds" / f"{arguments.app}-{built_in.amount}"
+        if not (folder / "_done").exists():
+            with screen.waiting(f"Making a feed of {built_in.amount:,} {built_in.unit} in {shown(folder)}"):
+                for half in folder.glob("*"):
+                    half.unlink()
+                built_in.make(folder, built_in.amount)
+                (folder / "_done").touch()
+        feed = str(folder)
+    return built_in.build(feed), built_in.campaign
+
+
+def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
+    from riprap.faults.setup import place
+
+    campaign, placed = place(graph, campaign)
+    trials = sum(1 for _ in campaign.tasks())
+    if screen.json:
+        screen.print_json(
+            {
+                "application": graph.name,
+                "sink": campaign.sink,
+                "score": campaign.score.name,
+                "targets": [{"name": t.name, "why": t.why, "stands_for": list(t.stands_for)} for t in placed],
+                "models": list(campaign.models),
+                "trials": trials,
+                "golden": campaign.golden,
+            }
+        )
+        return 0
+    screen.say(f"{graph.name}: faults that sink '{campaign.sink}' would show, by {campaign.score.name}", style="bold")
+    screen.say()
+    table = new_table("target", "because", "stands for")
+    for target in placed:
+        table.add_row(target.name, Text(target.why), ", ".join(target.stands_for) or "itself alone")
+    screen.out.print(table)
+    screen.say()
+    models = ", ".join(campaign.models)
+    screen.say(f"{trials:,} trials ({models}) and {campaign.golden:,} golden runs. Leave out --dry-run to run them.")
+    return 0
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """Return the object that ``--json`` prints; its keys are stable."""
+    by_model: dict[str, dict[str, Any]] = {}
+    for each in findings.criticalities:
+        by_model.setdefault(each.model, {})[each.name] = {"name": each.name, **each.to_json()}
+    first = next(iter(by_model), "")
+    told = findings.result
+    return {
+        "application": told["application"],
+        "folder": str(findings.folder),
+        "operators": by_model.get(first, {}),
+        "models": by_model,
+        "warnings": list(findings.warnings),
+        **{name: told[name] for name in ("trials", "golden", "rows", "sections", "replayed", "took", "streaming")},
+    }
+
+
+def print_findings(findings: Findings, screen: Screen) -> None:
+    """Print the metrics, what they mean, and what to do next."""
+    models = list(dict.fromkeys(c.model for c in findings.criticalities))
+    for model in models:
+        mine = [c for c in findings.criticalities if c.model == model]
+        screen.heading(f"Faults of model '{model}', the most critical operator first")
+        screen.out.print(_table(mine))
+        for each in mine:
+            screen.say(f"{each.name}: {each.words}")
+    for warning in findings.warnings:
+        screen.say()
+        screen.say(f"Note: {warning}", style="yellow")
+    told = findings.result
+    screen.say()
+    runs = told["trials"] + told["golden"]
+    screen.say(f"{told['trials']:,} trials and {told['golden']:,} golden runs over {told['rows']:,} tuples: {told['took']:,.0f} s.")
+    if told["streaming"] is not None:
+        hours = told["streaming"]["all"] / 3600
+        screen.say(
+            f"Through the streaming runtime a run takes {told['streaming']['seconds']:.1f} s, so all {runs:,} about {hours:.1f} h."
+        )
+    screen.say(f"As a page: riprap report {shown(findings.folder)}")
+
+
+def _table(found: list[Criticality]) -> Any:
+    table = new_table("operator")
+    for heading in ("C", "D", "ANOVA", "R", "I"):
+        table.add_column(heading, justify="right")
+    table.add_column("what to do")
+    for each in found:
+        table.add_row(
+            each.name, f"{each.C:.2f}", f"{each.D:.2f}", each.anova.outcome, str(each.R), f"{each.I:.2f}", each.verdict
+        )
+    return table
+
+
+def _print_trial(scored: Any, screen: Screen) -> None:
+    if scored.error:
+        screen.error(f"trial {scored.id} is unknown: {scored.error}")
+        return
+    screen.say(f"trial {scored.id}", style="bold")
+    screen.say(f"tuples hit: {scored.lost:,}; replayed: {scored.replayed:,}, in {scored.seconds:.2f} s")
+    screen.say(f"score of the affected tuples: {scored.affected:g}")
+    screen.say(f"sections with another score: {len(scored.sections):,}, the fault in {scored.begins} to {scored.ends}")
+
+
+def _built_in_names() -> str:
+    from riprap.apps.campaigns import CAMPAIGNS
+
+    return "; ".join(f"{app}: {', '.join(campaigns)}" for app, campaigns in CAMPAIGNS.items())

@@ -1,0 +1,198 @@
+"""Campaigns written in YAML.
+
+sink: Alerts
+score: {overlap: {columns: [host], measure: recall}}
+offsets: [10000, 20000]
+outages: {seconds: [1, 4, 16], rates: {average: 500, peak: 2200}}
+section: 1000
+models:
+  loss: loss
+  half: {loss: {keep: 0.5}}
+  crash: {crash: {protection: {checkpoint: {every: 10s}}}}
+
+docs/fault-injection.md says what each entry means.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from riprap.errors import GraphError
+from riprap.faults.campaign import Campaign
+from riprap.faults.scores import Count, Mean, Overlap, Own, Rmse, Score, Sum
+from riprap.graph.faults import (
+    Corruption,
+    Crash,
+    Duplication,
+    Lateness,
+    Loss,
+    Model,
+    Protection,
+    Reordering,
+    Replicas,
+)
+from riprap.graph.policies import checkpoint, consistent, eventual
+
+_PLAIN = (
+    *("sink", "section", "clock", "by", "stretch", "repetitions", "golden", "interleave"),
+    *("threshold", "covered", "signed", "seed"),
+)
+_LISTS = ("offsets", "key")
+
+
+def read_campaign(file: Path) -> Campaign:
+    """Read a campaign from a file."""
+    try:
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise GraphError(f"the campaign {file} cannot be read: {error}") from error
+    try:
+        return campaign_of(told, file.absolute().parent)
+    except GraphError as error:
+        raise GraphError(f"{file}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"{file}: {error}. docs/fault-injection.md describes the entries") from error
+
+
+def campaign_of(told: Any, folder: Path) -> Campaign:
+    """Make a campaign of what YAML said; files it names are in ``folder``."""
+    entries = _entries("a campaign", told, (*_PLAIN, *_LISTS, "score", "outages", "targets", "models"))
+    for name in ("sink", "score", "offsets", "section", "outages"):
+        if name not in entries:
+            raise GraphError(f"a campaign needs an entry '{name}'")
+    made: dict[str, Any] = {name: entries[name] for name in _PLAIN if name in entries}
+    made |= {name: _list(name, entries[name]) for name in _LISTS if name in entries}
+    made["score"] = _score(entries["score"], folder)
+    outages = _entries("outages", entries["outages"], ("seconds", "rates", "clock", "tuples"))
+    for name in ("seconds", "tuples"):
+        if name in outages:
+            made[name] = _list(name, outages[name])
+    for name in ("rates", "clock"):
+        if name in outages:
+            made[name] = outages[name]
+    if "targets" in entries:
+        made["targets"] = tuple((t,) if isinstance(t, str) else tuple(t) for t in _list("targets", entries["targets"]))
+    if "models" in entries:
+        models = entries["models"]
+        if not isinstance(models, Mapping):
+            raise GraphError("models: give each a name, as 'loss: {loss: {keep: 0.5}}'")
+        made["models"] = {str(name): _model(each, folder) for name, each in models.items()}
+    return Campaign(**made)
+
+
+def _score(told: Any, folder: Path) -> Score:
+    kind, options = _one("score", told)
+    match kind:
+        case "count":
+            return Count()
+        case "sum":
+            return Sum(_text("score: sum", options))
+        case "mean":
+            return Mean(_text("score: mean", options))
+        case "rmse":
+            return Rmse(**_entries("score: rmse", options, ("column", "reference")))
+        case "overlap":
+            known = _entries("score: overlap", options, ("columns", "measure"))
+            return Overlap(**{**known, "columns": _list("columns", known.get("columns", ()))})
+        case "function":
+            text = _text("score: function", options)
+            return Own(_function(text, folder), name=text.rpartition(":")[2])
+    raise GraphError(f"score '{kind}': there are count, sum, mean, rmse, overlap and function")
+
+
+def _model(told: Any, folder: Path) -> Model | Crash:
+    kind, options = _one("a model", told)
+    makers: Mapping[str, tuple[Callable[..., Model], tuple[str, ...]]] = {
+        "loss": (Loss, ("keep",)),
+        "duplication": (Duplication, ("copies",)),
+        "delay": (Lateness, ("distance",)),
+        "reordering": (Reordering, ("distance",)),
+    }
+    if kind in makers:
+        make, names = makers[kind]
+        return make(**_entries(kind, options or {}, names))
+    if kind == "corruption":
+        known = _entries(kind, options, ("columns", "change"))
+        change = known.get("change", "bits")
+        return Corruption(
+            columns=_list("columns", known.get("columns", ())),
+            change="bits" if change == "bits" else _function(change, folder),
+        )
+    if kind == "crash":
+        known = _entries(kind, options or {}, ("protection", "memory", "age"))
+        if "protection" in known:
+            known["protection"] = _protection(known["protection"])
+        return Crash(**known)
+    raise GraphError(f"model '{kind}': there are {', '.join(makers)}, corruption and crash")
+
+
+def _protection(told: Any) -> Protection | str | None:
+    if told in (None, "none"):
+        return None
+    if told == "own":
+        return "own"
+    kind, options = _one("protection", told)
+    if kind == "checkpoint":
+        return checkpoint(**_entries(kind, options, ("every", "keep")))
+    if kind == "consistent":
+        return consistent(**_entries(kind, options, ("period",)))
+    if kind == "eventual":
+        return eventual(**_entries(kind, options, ("every",)))
+    if kind == "replicas":
+        known = _entries(kind, options or {}, ("failover", "group", "diverging"))
+        return Replicas(**{**known, "group": _list("group", known.get("group", ()))})
+    raise GraphError(f"protection '{kind}': there are own, none, checkpoint, consistent, eventual and replicas")
+
+
+def _function(text: str, folder: Path) -> Callable[..., Any]:
+    """Find a function that is written ``file.py:name``."""
+    file, _, name = text.rpartition(":")
+    path = folder / file
+    if not file.endswith(".py") or not path.is_file():
+        raise GraphError(f"'{text}': a function is written file.py:name, and the file must be there")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise GraphError(f"'{text}': {path.name} has no function '{name}'")
+    made: Callable[..., Any] = found
+    return made
+
+
+def _one(what: str, told: Any) -> tuple[str, Any]:
+    """Read ``name`` or ``{name: options}``."""
+    if isinstance(told, str):
+        return told, None
+    if isinstance(told, Mapping) and len(told) == 1:
+        ((name, options),) = told.items()
+        return str(name), options
+    raise GraphError(f"{what}: give a name, or one with options, as 'loss' or '{{loss: {{keep: 0.5}}}}'; got {told!r}")
+
+
+def _entries(what: str, told: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(told, Mapping):
+        raise GraphError(f"{what}: give entries, of {', '.join(names)}; got {told!r}")
+    unknown = [str(name) for name in told if name not in names]
+    if unknown:
+        raise GraphError(f"{what} has no entry '{unknown[0]}'; there are: {', '.join(names)}")
+    return {str(name): value for name, value in told.items()}
+
+
+def _list(what: str, told: Any) -> tuple[Any, ...]:
+    if isinstance(told, str) or not hasattr(told, "__iter__"):
+        return (told,)
+    return tuple(told)
+
+
+def _text(what: str, told: Any) -> str:
+    if not isinstance(told, str):
+        raise GraphError(f"{what}: name it, as 'sum: gain'; got {told!r}")
+    return told

@@ -1,0 +1,198 @@
+"""The report of a campaign: one HTML page that needs nothing else, and all trials as tables."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from riprap.errors import RunError
+from riprap.faults.folder import CampaignFolder
+
+_PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>$css</style>
+</head>
+<body>
+<main>
+<h1>$title</h1>
+<p class="faint">$subtitle</p>
+$notes
+<h2>What to do</h2>
+$advice
+<h2>Operators by criticality</h2>
+<div class="models" id="models"></div>
+<div class="card drawing">$drawing</div>
+<p class="faint">Red: protect. Yellow: protect, of less impact. Green: a restart is enough. Operators between two targets have
+the colour of the target that stands for them. Choose one in the drawing or in the table.</p>
+<h2>Metrics</h2>
+<div class="card"><table>
+<thead><tr><th>operator</th><th title="mean over offsets of Spearman's correlation of outage and quality">C</th>
+<th title="standard deviation of the quality over offsets, at the longest outage">D</th><th title="does the offset matter?">ANOVA</th>
+<th title="sections until the output is right again">R</th><th title="sum of squared errors until then">I</th><th>in words</th></tr></thead>
+<tbody id="metrics"></tbody>
+</table></div>
+<h2>Figures: <span id="chosen"></span></h2>
+<div class="figures">
+<figure class="card"><figcaption>Quality against outage<small>1 is a run without faults; dashed: fitted where outage and
+quality go together</small></figcaption><div id="by-outage"></div></figure>
+<figure class="card"><figcaption>Quality over offsets<small>all operators, at the longest outage</small></figcaption>
+<div id="by-offset"></div></figure>
+<figure class="card wide"><figcaption>Quality over time<small>at the offset of the greatest impact, for outages of every
+length; R is where 90% of the wrong sections are past, unless the campaign says otherwise</small></figcaption>
+<div id="over-time"></div></figure>
+</div>
+<h2>How it was found</h2>
+$method
+</main>
+<div id="tip"></div>
+<script type="application/json" id="told">$told</script>
+<script>$js</script>
+</body>
+</html>
+""")
+
+
+def write_report(folder: CampaignFolder) -> dict[str, Path]:
+    """Write the page and the tables into the folder of a campaign that is done; return where each is."""
+    if folder.result is None:
+        raise RunError(f"the campaign in {folder.path} is not done: give the command of 'riprap inject' again to go on")
+    made = {
+        "report": folder.path / "report.html",
+        "csv": folder.path / "trials.csv",
+        "parquet": folder.path / "trials.parquet",
+    }
+    made["report"].write_text(page(folder), encoding="utf-8")
+    trials = trials_table(folder)
+    pa_csv.write_csv(trials, made["csv"])
+    pq.write_table(trials, made["parquet"])
+    return made
+
+
+def page(folder: CampaignFolder) -> str:
+    """Return the page."""
+    about, result = folder.about, folder.result
+    assert result is not None
+    campaign = about["campaign"]
+    drawing = folder.path / "graph.svg"
+    return _PAGE.substitute(
+        title=html.escape(f"Faults in {about['application']}"),
+        subtitle=html.escape(
+            f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples; score: "
+            f"{campaign['score']['name']} at sink {campaign['sink']}, in sections of {campaign['section']:,} "
+            f"{'positions' if campaign['by'] is None else 'of ' + campaign['by']}"
+        ),
+        notes="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in result["warnings"]),
+        advice="<ul>\n" + "".join(f"<li>{line}</li>\n" for line in advice(result)) + "</ul>",
+        drawing=drawing.read_text(encoding="utf-8") if drawing.exists() else "",
+        method="".join(f"<p>{html.escape(line)}</p>\n" for line in _method(about, result)),
+        told=_for_script(_told(about, result)),
+        css=_file("page.css"),
+        js=_file("page.js"),
+    )
+
+
+def advice(result: Mapping[str, Any]) -> Iterator[str]:
+    """Say what to do next, as lines of HTML."""
+    first = result["operators"][0]["model"]
+    mine = [o for o in result["operators"] if o["model"] == first]
+    said = {
+        "protect": "Protect {}: its faults outlast the outage in the output. Checkpoints help against short outages; where long "
+        "ones must be survived, replicate it or make it part of a consistent region.",
+        "restart is enough": "Restart {}: the output is right again as soon as it runs.",
+        "no effect": "Leave {} alone: its faults do not show in this score.",
+        "unknown": "Look at {} first: its trials failed.",
+    }
+    for verdict, sentence in said.items():
+        names = [" + ".join(o["targets"]) for o in mine if o["verdict"] == verdict]
+        if names:
+            yield sentence.format(", ".join(f"<b>{html.escape(name)}</b>" for name in names))
+    chance = [" + ".join(o["targets"]) for o in mine if o["unpredictable"]]
+    if chance:
+        names = ", ".join(f"<b>{html.escape(name)}</b>" for name in chance)
+        yield f"Count on the worst offset, not on the mean, at {names}: how bad it gets depends on the data that are hit."
+
+
+def _method(about: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str]:
+    campaign = about["campaign"]
+    yield (
+        f"A trial replays only what a fault touches: {result['replayed']:,} tuples in all trials, of "
+        f"{result['trials'] * result['rows']:,} if each were replayed whole. It took {result['took']:,.0f} s."
+    )
+    if result["streaming"] is not None:
+        yield (
+            f"Through the streaming runtime one run took {result['streaming']['seconds']:.1f} s (measured once), so all of them "
+            f"would take about {result['streaming']['all'] / 3600:.1f} hours."
+        )
+    if campaign["interleave"] is not None:
+        yield (
+            f"Streams that meet lag by up to {campaign['interleave']} positions, in another way for each repetition and golden "
+            "run; a faulty run and the golden one it is compared with lag alike."
+        )
+    yield (
+        f"A section is wrong if its score is off by more than {campaign['threshold']:.0%}; R covers {campaign['covered']:.0%} of "
+        "the wrong sections. Small figures are 95% confidence intervals over repetitions; of C over offsets."
+    )
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    yield f"Seed {campaign['seed']}. Versions: {versions}."
+
+
+def _told(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page's figures are made of."""
+    campaign = about["campaign"]
+    return {
+        "operators": result["operators"],
+        "curves": result["curves"],
+        "models": list(campaign["models"]),
+        "offsets": campaign["offsets"],
+        "outages": result["outages"],
+        "stands_for": {target["name"]: target["stands_for"] for target in about["targets"]},
+    }
+
+
+def _for_script(told: Mapping[str, Any]) -> str:
+    """Write JSON so that nothing in it can end the element it stands in."""
+    return json.dumps(told).replace("<", "\\u003c")
+
+
+def _file(name: str) -> str:
+    return files("riprap.faults").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def trials_table(folder: CampaignFolder) -> pa.Table:
+    """Return every trial as a row."""
+    rows = []
+    for trial in folder.trials():
+        model, targets, offset, outage, repetition = trial.id.split("/")
+        rows.append(
+            {
+                "trial": trial.id,
+                "model": model,
+                "targets": targets,
+                "offset": int(offset),
+                "outage": outage,
+                "repetition": int(repetition),
+                "affected_score": trial.affected,
+                "sections_changed": len(trial.sections),
+                "begins": trial.begins,
+                "ends": trial.ends,
+                "tuples_hit": trial.lost,
+                "tuples_replayed": trial.replayed,
+                "seconds": trial.seconds,
+                "error": trial.error,
+            }
+        )
+    return pa.Table.from_pylist(rows)

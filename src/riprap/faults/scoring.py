@@ -1,0 +1,154 @@
+"""Trials and golden runs as the numbers that metrics are made of, and those as lines of a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from riprap.errors import RunError
+from riprap.faults.campaign import Campaign, Targets, Task
+from riprap.faults.scores import Floats
+from riprap.faults.setup import Seeded
+from riprap.state.hashing import Hashes
+
+# A model, its targets and an offset; and as text.
+Place = tuple[str, Targets, int]
+Affected = Mapping[str, Hashes]
+
+
+def place_id(model: str, targets: Targets, offset: int) -> str:
+    """Name the place of a fault.
+
+    >>> place_id("loss", ("Parse", "Recent"), 500)
+    'loss/Parse+Recent/500'
+    """
+    return f"{model}/{'+'.join(targets)}/{offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What came of a trial.
+
+    ``affected`` is the score of the tuples that the longest outage affects; ``sections`` and ``local`` are the sections
+    that have another score than in the golden run of its seed, and that score; ``begins`` and ``ends`` the sections in
+    which the fault does; ``lost`` how many tuples were hit, ``replayed`` how many were computed again. ``error`` says why nothing
+    is known.
+    """
+
+    id: str
+    affected: float = 0.0
+    sections: tuple[int, ...] = ()
+    local: tuple[float, ...] = ()
+    begins: int = 0
+    ends: int = 0
+    lost: int = 0
+    replayed: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+    def over(self, golden: Floats) -> Floats:
+        """Return the score of every section, given those of the golden run of its seed."""
+        local = golden.copy()
+        local[list(self.sections)] = self.local
+        return local
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Take up what was written down."""
+        return cls(**{**told, "sections": tuple(told["sections"]), "local": tuple(told["local"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenScored:
+    """A golden run: its score over the tuples that are affected at each place, and in every section."""
+
+    seed: int
+    affected: Mapping[str, float]
+    local: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Take up what was written down."""
+        return cls(seed=told["seed"], affected=dict(told["affected"]), local=tuple(told["local"]))
+
+
+def affected_sets(seeded: Seeded, campaign: Campaign) -> Affected:
+    """Find the tuples of the output that the longest outage at each place affects."""
+    longest = campaign.outages[-1]
+    found = {}
+    for model in campaign.models:
+        for targets in campaign.targets:
+            for offset in campaign.offsets:
+                task = Task(model=model, targets=targets, offset=offset, outage=longest, repetition=0)
+                differences = seeded.differences(seeded.run(task))
+                found[place_id(model, targets, offset)] = seeded.right.affected(differences)
+    return found
+
+
+def check_score(seeded: Seeded) -> None:
+    """Refuse a score that says nothing of a run without faults."""
+    local, name = np.asarray(seeded.right.local), seeded.setup.campaign.score.name
+    if not len(seeded.right.output):
+        sink = seeded.setup.campaign.sink
+        raise RunError(
+            f"sink '{sink}' puts nothing out on this feed: there is nothing to score. Give a longer feed"
+        )
+    if not np.isfinite(local).all():
+        first = int(np.flatnonzero(~np.isfinite(local))[0])
+        raise RunError(
+            f"the score '{name}' is {local[first]} in section {first} of a run without faults. Let it be a number for any "
+            "tuples, none included"
+        )
+    if not local.any():
+        raise RunError(
+            f"the score '{name}' is zero in every section of a run without faults, so nothing can be told by it. Take "
+            "another, such as the count of tuples"
+        )
+
+
+def score_trial(seeded: Seeded, task: Task, affected: Affected, *, shortcut: bool = True) -> Scored:
+    """Run a trial and score it; one that fails is unknown, and says why."""
+    began = time.perf_counter()
+    try:
+        trial = seeded.run(task, shortcut=shortcut)
+        differences = seeded.differences(trial)
+        local = seeded.right.scores(differences)
+        where = np.flatnonzero(local != seeded.right.local)
+        begins, ends = seeded.span(task)
+        return Scored(
+            id=task.id,
+            affected=seeded.right.score_of(
+                affected[place_id(task.model, task.targets, task.offset)], differences
+            ),
+            sections=tuple(where.tolist()),
+            local=tuple(local[where].tolist()),
+            begins=begins,
+            ends=ends,
+            lost=sum(seeded.hit(target, task.offset, task.outage).count for target in task.targets),
+            replayed=trial.replayed,
+            seconds=time.perf_counter() - began,
+        )
+    except Exception as error:
+        # Whatever the user's code does, the other trials are not lost by it.
+        return Scored(
+            id=task.id, error=f"{type(error).__name__}: {error}", seconds=time.perf_counter() - began
+        )
+
+
+def score_golden(seeded: Seeded, affected: Affected) -> GoldenScored:
+    """Score a golden run."""
+    return GoldenScored(
+        seed=seeded.seed,
+        affected={place: seeded.right.score_of(tuples) for place, tuples in affected.items()},
+        local=tuple(np.asarray(seeded.right.local).tolist()),
+    )
