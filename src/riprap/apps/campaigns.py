@@ -96,7 +96,7 @@ _PAPER = Campaign(
     key=("seq",),
     repetitions=5,
     golden=300,
-    interleave=100,
+    interleave=5,
 )
 _REAL = replace(
     _PAPER,
@@ -105,7 +105,7 @@ _REAL = replace(
     section=500,
     stretch="source",
     golden=30,
-    interleave=20,
+    interleave=5,
 )
 _REPLICAS = replace(_REAL, models={"loss": Loss(), "failover": _FAILOVER}, targets=tuple((o,) for o in _REPLICATED))
 
@@ -164,9 +164,9 @@ CAMPAIGNS: Mapping[str, Mapping[str, BuiltInCampaign]] = {
             campaign=Campaign(
                 sink="Alerts",
                 score=Overlap(("host", "first", "last", "attempts"), "f1"),
-                offsets=(20_000, 60_000, 120_000, 160_000),
-                tuples=(100, 500, 2500, 12_500),
-                section=10_000,
+                offsets=(20_000, 60_000, 100_000, 140_000),
+                tuples=(500, 2500, 12_500, 50_000),
+                section=20_000,
                 stretch="source",
             ),
             build=_logwatch,

@@ -151,6 +151,9 @@ def _built_in(arguments: argparse.Namespace, name: str, screen: Screen) -> tuple
     if arguments.quick:
         built_in = built_in.quick(built_in)
     feed = arguments.feed
+    if arguments.dry_run:
+        # Where faults go does not depend on the feed.
+        return CATALOGUE[arguments.app].make(None, rr.memory()), built_in.campaign
     if feed is None:
         if built_in.make is None:
             raise UsageError(f"campaign '{name}' of '{arguments.app}' needs --feed PATH: {built_in.summary}")

@@ -232,7 +232,8 @@ def _evaluate(
         by_repetition.append(
             [_recover(campaign, local_errors(one[np.newaxis], right[:, begin:])) for one in wrong]
         )
-        sensitive = sensitive or _notices(wrong, right[:, begin:])
+        changed = np.array(sorted({t for trial in longest for t in trial.sections if t >= begin}), int)
+        sensitive = sensitive or notices(wrong[:, changed - begin], right[:, changed])
     worst = np.array(by_repetition, float).max(axis=0)
     return Criticality(
         model=model,
@@ -273,13 +274,3 @@ def _length(outage: Outage, trials: Sequence[Scored]) -> float:
 
 def _recover(campaign: Campaign, errors: Floats) -> tuple[int, float]:
     return recover(errors, threshold=campaign.threshold, covered=campaign.covered)
-
-
-def _notices(faulty: Floats, golden: Floats) -> bool:
-    """Say whether the score notices the fault: by tests, or where single runs allow none by any difference at all."""
-    differ = np.flatnonzero(
-        (faulty != golden[: len(faulty)]).any(axis=0) if len(golden) >= len(faulty) else [True]
-    )
-    if len(faulty) < 2 and len(golden) < 2:
-        return bool(len(differ))
-    return notices(faulty[:, differ], golden[:, differ])

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from riprap.compiler import Layout, compile_graph
 from riprap.compiler.passes import is_aligned
+from riprap.errors import GraphError
 from riprap.faults.feeds import Feed
 from riprap.faults.replay import Piece, Player, State
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Outlet, Source
+from riprap.graph.operators import Custom, Outlet, Source
 from riprap.operators.arrival import Arrival, Rows
 from riprap.operators.chunk import Ints
 
@@ -54,7 +55,13 @@ class Golden:
     @property
     def separate(self) -> bool:
         """Whether the tuples of a block may depend on where it ends, so that blocks cannot be put together."""
-        return self.numbered or any(o.control for o in self.graph)
+        # A user's operator is called once a batch and port, and what it puts out then comes there.
+        return self.numbered or any(o.control or isinstance(o, Custom) for o in self.graph)
+
+    @property
+    def whole(self) -> bool:
+        """Whether what one key holds may depend on the tuples of another: by punctuations that are made of those."""
+        return any(o.punctuates for o in self.graph) and any(o.heeds for o in self.graph)
 
     def number(self, block: int) -> int:
         """Return the batch number of a block: where blocks are no batches all have the same."""
@@ -91,6 +98,11 @@ def play_golden(
 ) -> Golden:
     """Replay a graph over a feed, and keep everything; ``replaced`` state comes instead of what an element holds."""
     layout = compile_graph(graph, buckets=1, tasks=1, path="direct")
+    if any(entry.root is not None for plan in layout.plans for entry in plan.entries):
+        raise GraphError(
+            "faults cannot be injected where sources are read in several processing elements whose streams meet: place the "
+            "sources in one"
+        )
     players = {plan.name: Player(plan, tables or {}) for plan in layout.plans}
     golden = Golden(graph, layout, feed, players)
     for plan in layout.plans:

@@ -45,10 +45,13 @@ class Piece:
             self.punctuations,
         )
 
-    def of_keys(self, hashes: Hashes, *, others: bool = False) -> Piece:
-        """Return the tuples of some keys, or of all others."""
-        mine = np.isin(self.hashes, hashes)
-        return self.take(np.flatnonzero(~mine if others else mine))
+    def of_keys(self, hashes: Hashes) -> Piece:
+        """Return the tuples of some keys."""
+        return self.take(np.flatnonzero(np.isin(self.hashes, hashes)))
+
+    def bare(self) -> Piece:
+        """Return the tuples without punctuations."""
+        return replace(self, punctuations=())
 
     def as_rows(self) -> Rows:
         """Return them as what comes in by channel."""

@@ -20,7 +20,7 @@ from riprap.faults.interleaving import interleave, weave_lags
 from riprap.faults.outputs import Form, Right
 from riprap.faults.placement import Target, find_targets
 from riprap.faults.scores import Floats
-from riprap.faults.targets import Incoming, incoming, watched
+from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
 from riprap.graph.faults import Crash, Fault, Loss, Replicas
 from riprap.graph.graph import Graph
@@ -272,8 +272,8 @@ class Seeded:
         for stream, stretches in known.stretches(hit.first, hit.count).items():
             if streams is None or stream in streams:
                 own[stream] = replace(fault, stretches=stretches)
-        mine = harm.hits.setdefault(known.element, {})
-        for block, keys in known.hits(hit.first, hit.count).items():
+        for element, block, keys in known.hits(hit.first, hit.count):
+            mine = harm.hits.setdefault(element, {})
             mine[block] = np.union1d(mine[block], keys) if block in mine else keys
 
     def _crash(self, task: Task, crash: Crash) -> Harm:
@@ -291,9 +291,9 @@ class Seeded:
                 self._hit(harm, reader, hit, loss, streams)
             if crash.protection.diverging:
                 for name in group:
-                    there = self._other().state_before(self._element(name), block)
+                    there = self._other().state_before(element_of(self.golden, name), block)
                     own = {slot: there[slot] for slot in (f"{name}/{slot}" for slot in graph[name].slots)}
-                    states.setdefault(self._element(name), {}).update(own)
+                    states.setdefault(element_of(self.golden, name), {}).update(own)
         else:
             end = task.offset + int(lost)
             for name in task.targets:
@@ -306,9 +306,6 @@ class Seeded:
                     states.setdefault(known.element, {}).update(state)
         harm.replaced.update({element: Replaced(block, pages) for element, pages in states.items() if pages})
         return harm
-
-    def _element(self, name: str) -> str:
-        return next(p.name for p in self.golden.layout.plans if any(o.name == name for o in p.graph))
 
     def _other(self) -> Golden:
         """Return a golden run in which streams interleave in another way: what a replica has seen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from riprap.faults.feeds import Feed
 from riprap.faults.golden import Golden
 from riprap.graph.faults import Stretch
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Source
+from riprap.graph.operators import Faulty, Inlet, Source
 from riprap.operators.chunk import FIRST, Ints
 from riprap.state.hashing import Hashes
 
@@ -44,12 +44,14 @@ def watched(graph: Graph, target: str) -> tuple[str, ...]:
 class Incoming:
     """The tuples that reach a target, in order over all its streams.
 
+    ``element`` is the target's own processing element, ``elements`` those in which each stream can be hit.
     ``stream`` numbers the stream each came by; ``source`` and ``places`` say where it derives from: its position there,
     and the path from there, filled up to one length. ``depths`` is how long the path of each stream really is, and
-    ``ports`` the input port it is on.
+    ``ports`` the input port it is on. ``in_order`` says whether positions never fall, as those of a single source.
     """
 
     element: str
+    elements: tuple[str, ...]
     streams: tuple[str, ...]
     ports: tuple[int, ...]
     depths: tuple[int, ...]
@@ -58,6 +60,7 @@ class Incoming:
     places: Ints
     block: Ints
     hashes: Hashes
+    in_order: bool
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -68,30 +71,35 @@ class Incoming:
             raise RunError(
                 f"offset {first:,} is beyond the {len(self):,} tuples that come in. Give a smaller one"
             )
-        end = min(first + count, len(self))
+        hit = slice(first, min(first + count, len(self)))
+        source, stream = self.source[hit], self.stream[hit]
         found: dict[str, tuple[Stretch, ...]] = {}
         for number, name in enumerate(self.streams):
             own = []
-            for source in np.unique(self.source):
-                rows = np.flatnonzero((self.stream == number) & (self.source == source))
-                hit = rows[(rows >= first) & (rows < end)]
-                if len(hit):
-                    own.append(Stretch(int(source), self._place(hit[0]), self._after(rows, int(hit[-1]))))
+            for one in np.unique(source):
+                rows = first + np.flatnonzero((stream == number) & (source == one))
+                if len(rows):
+                    own.append(Stretch(int(one), self._place(rows[0]), self._after(rows[-1])))
             found[name] = tuple(own)
         return found
 
     def between(self, begin: int, end: int) -> tuple[int, int]:
         """Say which tuples derive from a stretch of source positions: the number of the first, and how many."""
-        inside = np.flatnonzero((self.places[:, 0] >= begin) & (self.places[:, 0] < end))
-        return (int(inside[0]), len(inside)) if len(inside) else (0, 0)
+        position = self.places[:, 0]
+        if self.in_order:
+            first, after = np.searchsorted(position, [begin, end])
+            return (int(first), int(after - first)) if after > first else (0, 0)
+        inside = np.flatnonzero((position >= begin) & (position < end))
+        return (int(inside[0]), int(inside[-1] - inside[0]) + 1) if len(inside) else (0, 0)
 
-    def hits(self, first: int, count: int) -> Mapping[int, Hashes]:
-        """Return the keys of some tuples, block by block."""
+    def hits(self, first: int, count: int) -> Iterator[tuple[str, int, Hashes]]:
+        """List the keys of some tuples, by element and block."""
         rows = slice(first, first + count)
-        return {
-            int(block): np.unique(self.hashes[rows][self.block[rows] == block])
-            for block in np.unique(self.block[rows])
-        }
+        element = np.asarray([self.elements.index(e) for e in self.elements])[self.stream[rows]]
+        block, hashes = self.block[rows], self.hashes[rows]
+        for number in np.unique(element):
+            for each in np.unique(block[element == number]):
+                yield self.elements[number], int(each), np.unique(hashes[(element == number) & (block == each)])
 
     def rows(self, feed: Feed) -> Ints:
         """Return the row of the one source that each tuple derives from."""
@@ -106,9 +114,9 @@ class Incoming:
         depth = self.depths[int(self.stream[row])]
         return tuple(self.places[row, : 1 + depth].tolist())
 
-    def _after(self, rows: Ints, last: int) -> tuple[int, ...]:
+    def _after(self, row: int) -> tuple[int, ...]:
         """Return a place that is after a tuple and not after the next of its stream and source."""
-        *before, number = self._place(last)
+        *before, number = self._place(row)
         return (*before, number + 1)
 
 
@@ -118,15 +126,21 @@ def _port_of(graph: Graph, woven: Faulty) -> int:
     return next((number for number, port in enumerate(ports) if woven.name in port), 0)
 
 
+def element_of(golden: Golden, name: str) -> str:
+    """Return the processing element an operator is in: of one that is passed on through channels, where it is made."""
+    return next(p.name for p in golden.layout.plans if any(o.name == name for o in p.graph if not isinstance(o, Inlet)))
+
+
 def incoming(golden: Golden, target: str) -> Incoming:
     """Collect what comes into a target; the golden run must have watched its streams."""
     woven = [o for o in golden.graph.of_kind(Faulty) if o.target == target and o.role == "fault"]
     streams, reads = tuple(o.stream for o in woven), tuple(o.ports[0][0] for o in woven)
-    plan = next(p for p in golden.layout.plans if any(o.name == target for o in p.graph))
-    origin = plan.origin
+    element = element_of(golden, target)
+    elements = tuple(element_of(golden, o.name) for o in woven)
+    origin = golden.players[element].plan.origin
     parts: list[tuple[int, int, list[Ints], Hashes]] = []
-    for number, stream in enumerate(reads):
-        for block, known in enumerate(golden.blocks[plan.name]):
+    for number, (stream, where) in enumerate(zip(reads, elements, strict=True)):
+        for block, known in enumerate(golden.blocks[where]):
             piece = known.watched[stream]
             parts.append((number, block, list(piece.tags), piece.hashes))
     deepest = max(len(tags) for _, _, tags, _ in parts)
@@ -143,8 +157,10 @@ def incoming(golden: Golden, target: str) -> Incoming:
         next(len(tags) for n, _, tags, _ in parts if n == number) - origin - 2
         for number in range(len(streams))
     )
+    position = columns[origin + 1][order]
     return Incoming(
-        element=plan.name,
+        element=element,
+        elements=elements,
         streams=streams,
         ports=tuple(_port_of(golden.graph, o) for o in woven),
         depths=depths,
@@ -153,4 +169,5 @@ def incoming(golden: Golden, target: str) -> Incoming:
         places=np.column_stack([column[order] for column in columns[origin + 1 :]]),
         block=block[order],
         hashes=hashes[order],
+        in_order=bool((position[1:] >= position[:-1]).all()),
     )

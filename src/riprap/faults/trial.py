@@ -33,10 +33,14 @@ _NONE = np.empty(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a stream differs from the golden one in a block: tuples that are missing, and others that are there."""
+    """Where a stream differs from the golden one in a block: tuples that are missing, and others that are there.
+
+    ``punctuations`` are all there are instead, where these differ.
+    """
 
     missing: Piece
     more: Piece
+    punctuations: Tags | None = None
 
     def by_block(self, golden: Golden) -> Iterator[tuple[int, Difference]]:
         """Cut it up by blocks; those without a difference are left out."""
@@ -83,9 +87,9 @@ def run_trial(
         plan = replace(whole, graph=give(whole.graph, faults))
         player = Player(plan, golden.players[plan.name].tables)
         incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
-        found = _rerun(
-            golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial
-        )
+        # Without a key there is one state for all, whatever it is kept by.
+        rerun = _rerun if any(e.key for e in plan.entries) and not golden.whole else _rerun_whole
+        found = rerun(golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial)
         for name, differs in found.items():
             operator = plan.graph[name]
             if isinstance(operator, Outlet):
@@ -143,7 +147,8 @@ def _rerun(
         played = player.play(arrival, state)
         for name, piece in played.outputs.items():
             right = concatenate([blocks[b].outputs[name].of_keys(keys) for b in range(block, end)])
-            for number, differs in difference(right, piece).by_block(golden):
+            # Ticks that are passed on as tuples are of no key, and are what they were.
+            for number, differs in difference(right, piece.of_keys(keys)).by_block(golden):
                 found.setdefault(name, {})[number] = differs
         keys, state = _left(plan, played.state, blocks[end - 1].state, keys)
         # Nothing new happens from here on: ever longer steps.
@@ -152,6 +157,55 @@ def _rerun(
         block = end if len(keys) else (later[0] if later else len(blocks))
         many = many if len(keys) else 1
     return found
+
+
+def _rerun_whole(
+    golden: Golden,
+    player: Player,
+    hits: Mapping[int, Hashes],
+    incoming: Mapping[str, Mapping[int, Difference]],
+    replaced: Replaced | None,
+    trial: Trial,
+) -> Differences:
+    """Do so with all keys, where a punctuation that is lost or made may change what others hold."""
+    name, blocks = player.plan.name, golden.blocks[player.plan.name]
+    touched = sorted({*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])})
+    found: Differences = {}
+    block = touched[0] if touched else len(blocks)
+    state = golden.state_before(name, block) if touched else {}
+    while block < len(blocks):
+        if replaced is not None and replaced.block == block:
+            state = {**state, **replaced.pages}
+        arrival = _whole_arrival(player, golden, block, incoming)
+        trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
+        played = player.play(arrival, state)
+        for output, piece in played.outputs.items():
+            right = blocks[block].outputs[output]
+            differs = difference(right, piece)
+            if not _same_tags(right.punctuations, piece.punctuations):
+                differs = replace(differs, punctuations=piece.punctuations)
+            if differs.missing.rows or differs.more.rows or differs.punctuations is not None:
+                found.setdefault(output, {})[block] = differs
+        state, block = played.state, block + 1
+        later = [b for b in touched if b >= block]
+        if _same_state(state, blocks[block - 1].state):
+            block = later[0] if later else len(blocks)
+            state = golden.state_before(name, block) if later else {}
+    return found
+
+
+def _same_state(one: State, other: State) -> bool:
+    for slot, pages in one.items():
+        if not is_clock(slot):
+            everyone = np.unique(np.concatenate([_NONE, *(hashes_of(p) for p in (*pages, *other[slot]))]))
+            if not same(pages, other[slot], everyone).all():
+                return False
+    return True
+
+
+def _same_tags(one: Tags, other: Tags) -> bool:
+    lengths = [len(tags[0]) if tags else 0 for tags in (one, other)]
+    return lengths[0] == lengths[1] and all(np.array_equal(a, b) for a, b in zip(one, other, strict=False))
 
 
 def _end_of_step(golden: Golden, block: int, many: int, touched: Sequence[int]) -> int:
@@ -209,6 +263,12 @@ def _arrival(
     player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]], keys: Hashes
 ) -> Arrival:
     """Return what arrives of some keys, where streams differ with what differs."""
+    return of_keys(_whole_arrival(player, golden, block, incoming), keys)
+
+
+def _whole_arrival(
+    player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]]
+) -> Arrival:
     element = player.plan.name
     arrival = golden.blocks[element][block].arrival
     if any(block in d for d in incoming.values()):
@@ -217,7 +277,7 @@ def _arrival(
             if block in differs:
                 rows[stream] = _applied(sent(golden, stream, block), differs[block]).as_rows()
         arrival = player.arrive(rows, block=golden.number(block))
-    return of_keys(arrival, keys)
+    return arrival
 
 
 def difference(golden: Piece, faulty: Piece) -> Difference:
@@ -229,7 +289,7 @@ def difference(golden: Piece, faulty: Piece) -> Difference:
             golden.columns[name].take(pa.array(mine)), faulty.columns[name].take(pa.array(theirs))
         )
     return Difference(
-        golden.take(_others(golden.rows, mine[equal])), faulty.take(_others(faulty.rows, theirs[equal]))
+        golden.take(_others(golden.rows, mine[equal])).bare(), faulty.take(_others(faulty.rows, theirs[equal])).bare()
     )
 
 
@@ -239,7 +299,8 @@ def _applied(piece: Piece, differs: Difference | None) -> Piece:
         return piece
     gone, _ = pairs(piece.tags, differs.missing.tags)
     both = concatenate([piece.take(_others(piece.rows, gone)), differs.more])
-    return both.take(np.lexsort(both.tags[::-1]))
+    both = both.take(np.lexsort(both.tags[::-1]))
+    return both if differs.punctuations is None else replace(both, punctuations=differs.punctuations)
 
 
 def pairs(one: Tags, other: Tags) -> tuple[Ints, Ints]:

@@ -135,7 +135,7 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
 def _last_before(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
     """Return for each of some ranks that of the last tuple of its source before a virtual position, or itself."""
     found = rank.copy()
-    for number in np.unique(source[rank]):
+    for number in np.flatnonzero(np.bincount(source[rank])):
         # The ranks of one source are in order of position, for all its tuples are of one batch.
         of_source = np.flatnonzero(source == number)
         mine = np.flatnonzero(source[rank] == number)
