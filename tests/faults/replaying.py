@@ -27,14 +27,17 @@ def graph_of(program: Program) -> Graph:
     """Build a drawn application over its rows."""
     graph = program.application().graph()
     tables = {source.name: source.table(source.dicts()) for source in program.sources}
-    operators = [
-        replace(o, connector=rr.rows(tables[o.name])) if isinstance(o, Source) else o for o in graph
-    ]
+    operators = [replace(o, connector=rr.rows(tables[o.name])) if isinstance(o, Source) else o for o in graph]
     return replace(graph, operators=tuple(operators))
 
 
 def golden_of(
-    graph: Graph, targets: Sequence[str], *, deep: bool = False, block_rows: int = 7, bounds: Sequence[int] = ()
+    graph: Graph,
+    targets: Sequence[str],
+    *,
+    deep: bool = False,
+    block_rows: int = 7,
+    bounds: Sequence[int] = (),
 ) -> Golden:
     """Weave faults in front of targets, and replay without any."""
     woven = weave(graph, targets, deep=deep)

@@ -107,7 +107,9 @@ _REAL = replace(
     golden=30,
     interleave=5,
 )
-_REPLICAS = replace(_REAL, models={"loss": Loss(), "failover": _FAILOVER}, targets=tuple((o,) for o in _REPLICATED))
+_REPLICAS = replace(
+    _REAL, models={"loss": Loss(), "failover": _FAILOVER}, targets=tuple((o,) for o in _REPLICATED)
+)
 
 
 def _shorter_market(built_in: BuiltInCampaign) -> BuiltInCampaign:

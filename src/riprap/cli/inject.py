@@ -41,14 +41,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a YAML file, file.py:name, or of a built-in application one of its own: " + _built_in_names(),
     )
     parser.add_argument("--feed", metavar="PATH", help="what a built-in application reads (default: made up)")
-    parser.add_argument("--quick", action="store_true", help="a built-in campaign on less data, with fewer runs")
-    parser.add_argument("--dry-run", action="store_true", help="list targets, what they stand for, and why; inject nothing")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep what is found (under campaigns/)")
+    parser.add_argument(
+        "--quick", action="store_true", help="a built-in campaign on less data, with fewer runs"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list targets, what they stand for, and why; inject nothing"
+    )
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="where to keep what is found (under campaigns/)"
+    )
     parser.add_argument("--trial", metavar="ID", help="repeat one trial alone, by its name")
     parser.add_argument(
-        "--replay-all", action="store_true", help="replay every tuple of every trial: slow, and the same result"
+        "--replay-all",
+        action="store_true",
+        help="replay every tuple of every trial: slow, and the same result",
     )
-    parser.add_argument("--no-compare", action="store_true", help="do not measure a run through the streaming runtime")
+    parser.add_argument(
+        "--no-compare", action="store_true", help="do not measure a run through the streaming runtime"
+    )
     parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
 
 
@@ -186,7 +196,9 @@ def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
             }
         )
         return 0
-    screen.say(f"{graph.name}: faults that sink '{campaign.sink}' would show, by {campaign.score.name}", style="bold")
+    screen.say(
+        f"{graph.name}: faults that sink '{campaign.sink}' would show, by {campaign.score.name}", style="bold"
+    )
     screen.say()
     table = new_table("target", "because", "stands for")
     for target in placed:
@@ -194,7 +206,9 @@ def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
     screen.out.print(table)
     screen.say()
     models = ", ".join(campaign.models)
-    screen.say(f"{trials:,} trials ({models}) and {campaign.golden:,} golden runs. Leave out --dry-run to run them.")
+    screen.say(
+        f"{trials:,} trials ({models}) and {campaign.golden:,} golden runs. Leave out --dry-run to run them."
+    )
     return 0
 
 
@@ -211,7 +225,10 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "operators": by_model.get(first, {}),
         "models": by_model,
         "warnings": list(findings.warnings),
-        **{name: told[name] for name in ("trials", "golden", "rows", "sections", "replayed", "took", "streaming")},
+        **{
+            name: told[name]
+            for name in ("trials", "golden", "rows", "sections", "replayed", "took", "streaming")
+        },
     }
 
 
@@ -230,7 +247,9 @@ def print_findings(findings: Findings, screen: Screen) -> None:
     told = findings.result
     screen.say()
     runs = told["trials"] + told["golden"]
-    screen.say(f"{told['trials']:,} trials and {told['golden']:,} golden runs over {told['rows']:,} tuples: {told['took']:,.0f} s.")
+    screen.say(
+        f"{told['trials']:,} trials and {told['golden']:,} golden runs over {told['rows']:,} tuples: {told['took']:,.0f} s."
+    )
     if told["streaming"] is not None:
         hours = told["streaming"]["all"] / 3600
         screen.say(
@@ -246,7 +265,13 @@ def _table(found: list[Criticality]) -> Any:
     table.add_column("what to do")
     for each in found:
         table.add_row(
-            each.name, f"{each.C:.2f}", f"{each.D:.2f}", each.anova.outcome, str(each.R), f"{each.I:.2f}", each.verdict
+            each.name,
+            f"{each.C:.2f}",
+            f"{each.D:.2f}",
+            each.anova.outcome,
+            str(each.R),
+            f"{each.I:.2f}",
+            each.verdict,
         )
     return table
 
@@ -258,7 +283,9 @@ def _print_trial(scored: Any, screen: Screen) -> None:
     screen.say(f"trial {scored.id}", style="bold")
     screen.say(f"tuples hit: {scored.lost:,}; replayed: {scored.replayed:,}, in {scored.seconds:.2f} s")
     screen.say(f"score of the affected tuples: {scored.affected:g}")
-    screen.say(f"sections with another score: {len(scored.sections):,}, the fault in {scored.begins} to {scored.ends}")
+    screen.say(
+        f"sections with another score: {len(scored.sections):,}, the fault in {scored.begins} to {scored.ends}"
+    )
 
 
 def _built_in_names() -> str:

@@ -20,10 +20,16 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
-        "run", metavar="RUN", help="a campaign's folder; or an application, or 'latest', for its newest campaign"
+        "run",
+        metavar="RUN",
+        help="a campaign's folder; or an application, or 'latest', for its newest campaign",
     )
     parser.add_argument(
-        "--campaigns", type=Path, default=Path("campaigns"), metavar="DIR", help="where their folders are (campaigns)"
+        "--campaigns",
+        type=Path,
+        default=Path("campaigns"),
+        metavar="DIR",
+        help="where their folders are (campaigns)",
     )
 
 

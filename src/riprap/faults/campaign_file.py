@@ -76,7 +76,9 @@ def campaign_of(told: Any, folder: Path) -> Campaign:
         if name in outages:
             made[name] = outages[name]
     if "targets" in entries:
-        made["targets"] = tuple((t,) if isinstance(t, str) else tuple(t) for t in _list("targets", entries["targets"]))
+        made["targets"] = tuple(
+            (t,) if isinstance(t, str) else tuple(t) for t in _list("targets", entries["targets"])
+        )
     if "models" in entries:
         models = entries["models"]
         if not isinstance(models, Mapping):
@@ -146,7 +148,9 @@ def _protection(told: Any) -> Protection | str | None:
     if kind == "replicas":
         known = _entries(kind, options or {}, ("failover", "group", "diverging"))
         return Replicas(**{**known, "group": _list("group", known.get("group", ()))})
-    raise GraphError(f"protection '{kind}': there are own, none, checkpoint, consistent, eventual and replicas")
+    raise GraphError(
+        f"protection '{kind}': there are own, none, checkpoint, consistent, eventual and replicas"
+    )
 
 
 def _function(text: str, folder: Path) -> Callable[..., Any]:
@@ -174,7 +178,9 @@ def _one(what: str, told: Any) -> tuple[str, Any]:
     if isinstance(told, Mapping) and len(told) == 1:
         ((name, options),) = told.items()
         return str(name), options
-    raise GraphError(f"{what}: give a name, or one with options, as 'loss' or '{{loss: {{keep: 0.5}}}}'; got {told!r}")
+    raise GraphError(
+        f"{what}: give a name, or one with options, as 'loss' or '{{loss: {{keep: 0.5}}}}'; got {told!r}"
+    )
 
 
 def _entries(what: str, told: Any, names: tuple[str, ...]) -> dict[str, Any]:

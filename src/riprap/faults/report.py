@@ -69,7 +69,9 @@ $method
 def write_report(folder: CampaignFolder) -> dict[str, Path]:
     """Write the page and the tables into the folder of a campaign that is done; return where each is."""
     if folder.result is None:
-        raise RunError(f"the campaign in {folder.path} is not done: give the command of 'riprap inject' again to go on")
+        raise RunError(
+            f"the campaign in {folder.path} is not done: give the command of 'riprap inject' again to go on"
+        )
     made = {
         "report": folder.path / "report.html",
         "csv": folder.path / "trials.csv",

@@ -99,7 +99,11 @@ class Incoming:
         block, hashes = self.block[rows], self.hashes[rows]
         for number in np.unique(element):
             for each in np.unique(block[element == number]):
-                yield self.elements[number], int(each), np.unique(hashes[(element == number) & (block == each)])
+                yield (
+                    self.elements[number],
+                    int(each),
+                    np.unique(hashes[(element == number) & (block == each)]),
+                )
 
     def rows(self, feed: Feed) -> Ints:
         """Return the row of the one source that each tuple derives from."""
@@ -128,7 +132,11 @@ def _port_of(graph: Graph, woven: Faulty) -> int:
 
 def element_of(golden: Golden, name: str) -> str:
     """Return the processing element an operator is in: of one that is passed on through channels, where it is made."""
-    return next(p.name for p in golden.layout.plans if any(o.name == name for o in p.graph if not isinstance(o, Inlet)))
+    return next(
+        p.name
+        for p in golden.layout.plans
+        if any(o.name == name for o in p.graph if not isinstance(o, Inlet))
+    )
 
 
 def incoming(golden: Golden, target: str) -> Incoming:

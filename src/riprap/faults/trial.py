@@ -89,7 +89,9 @@ def run_trial(
         incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
         # Without a key there is one state for all, whatever it is kept by.
         rerun = _rerun if any(e.key for e in plan.entries) and not golden.whole else _rerun_whole
-        found = rerun(golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial)
+        found = rerun(
+            golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial
+        )
         for name, differs in found.items():
             operator = plan.graph[name]
             if isinstance(operator, Outlet):
@@ -169,7 +171,9 @@ def _rerun_whole(
 ) -> Differences:
     """Do so with all keys, where a punctuation that is lost or made may change what others hold."""
     name, blocks = player.plan.name, golden.blocks[player.plan.name]
-    touched = sorted({*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])})
+    touched = sorted(
+        {*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])}
+    )
     found: Differences = {}
     block = touched[0] if touched else len(blocks)
     state = golden.state_before(name, block) if touched else {}
@@ -289,7 +293,8 @@ def difference(golden: Piece, faulty: Piece) -> Difference:
             golden.columns[name].take(pa.array(mine)), faulty.columns[name].take(pa.array(theirs))
         )
     return Difference(
-        golden.take(_others(golden.rows, mine[equal])).bare(), faulty.take(_others(faulty.rows, theirs[equal])).bare()
+        golden.take(_others(golden.rows, mine[equal])).bare(),
+        faulty.take(_others(faulty.rows, theirs[equal])).bare(),
     )
 
 
