@@ -1,0 +1,209 @@
+"""Crashes under each protection: on both paths, and against a plain model of what the operator holds afterwards."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.faults.replaying import assert_same
+
+import riprap as rr
+from riprap.faults import Campaign, Crash, Replicas, Sum
+from riprap.faults.crashing import come_back
+from riprap.faults.setup import Setup
+from riprap.graph.policies import Policy
+
+RATE = 10.0
+COUNT = 400
+WINDOW = 5
+
+
+def feed(seed: int = 3) -> pa.Table:
+    luck = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "n": np.arange(COUNT),
+            "k": luck.choice(["a", "b", "c", "d"], COUNT, p=[0.5, 0.3, 0.15, 0.05]),
+            "kind": luck.choice(["t", "q"], COUNT, p=[0.4, 0.6]),
+            "v": luck.integers(1, 50, COUNT),
+        }
+    )
+
+
+def application(protect: Policy | None = None) -> rr.Application:
+    app = rr.Application("crashing")
+    rows = app.source("Rows", rr.rows(feed()), position="n")
+    trades = app.functor("Trades", rows, where="kind = 't'", select="n, k, v")
+    quotes = app.functor("Quotes", rows, where="kind = 'q'", select="n, k, v")
+    sums = app.aggregate(
+        "Sums", trades, by="k", window=rr.sliding(tuples=WINDOW), emit=rr.every(tuples=1),
+        select="last(n) as at, sum(v) as total", protect=protect,
+    )  # fmt: skip
+    met = app.join(
+        "Met", sums, quotes, by="k", windows=(rr.sliding(tuples=1), rr.sliding(tuples=0)),
+        select="Quotes.n as n, k, at, total, v",
+    )  # fmt: skip
+    app.sink("Out", met, rr.memory())
+    return app
+
+
+def campaign(crash: Crash, targets: tuple[str, ...], **more: Any) -> Campaign:
+    told: dict[str, Any] = {
+        "sink": "Out", "score": Sum("total"), "offsets": (150, 220), "seconds": (2.0, 6.0), "rates": {"": RATE},
+        "section": 20, "by": "n", "key": ("n",), "stretch": "source", "targets": (targets,), "models": {"crash": crash},
+    }  # fmt: skip
+    return Campaign(**told | more)
+
+
+PROTECTIONS: dict[str, Crash] = {
+    "none": Crash(protection=None),
+    "checkpoint": Crash(protection=rr.checkpoint(every="3s"), age=2.0),
+    "checkpoint of any age": Crash(protection=rr.checkpoint(every="3s")),
+    "consistent": Crash(protection=rr.consistent(period="1s")),
+    "eventual": Crash(protection=rr.eventual(every="1s")),
+    "memory kept": Crash(protection=None, memory="kept"),
+    "replicas": Crash(protection=Replicas(failover=1.0)),
+    "replicas of a group": Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums"))),
+}
+
+
+@pytest.mark.parametrize("crash", PROTECTIONS.values(), ids=PROTECTIONS)
+@pytest.mark.parametrize("targets", [("Sums",), ("Met",), ("Trades",), ("Sums", "Met")], ids="+".join)
+def test_the_fast_path_is_the_slow_path(crash: Crash, targets: tuple[str, ...]) -> None:
+    setup = Setup.of(application().graph(), campaign(crash, targets), block_rows=37)
+    seeded = setup.seeded(0)
+
+    for task in setup.campaign.tasks():
+        assert_same(seeded.golden, seeded.run(task), seeded.run(task, shortcut=False))
+
+
+def test_replicas_that_diverge_hold_what_another_order_makes() -> None:
+    crash = Crash(protection=Replicas(failover=1.0, diverging=True))
+    asked = campaign(crash, ("Met",), interleave=15)
+    setup = Setup.of(application().graph(), asked, block_rows=37)
+    seeded = setup.seeded(0)
+
+    trials = [(seeded.run(task), seeded.run(task, shortcut=False)) for task in setup.campaign.tasks()]
+
+    for fast, slow in trials:
+        assert_same(seeded.golden, fast, slow)
+
+
+def plain(begin: int, end: int, *, saved: int | None, stale: dict[str, int] | None = None) -> dict[int, int]:
+    """Say what each quote meets if Sums misses a stretch of the source and comes back as it was at ``saved``."""
+    held: dict[str, deque[int]] = {}
+    newest: dict[str, int] = {}
+    at_saved: dict[str, deque[int]] = {}
+    found = {}
+    for row in feed().to_pylist():
+        if row["n"] == saved:
+            at_saved = {k: window.copy() for k, window in held.items()}
+        if row["n"] == begin:
+            held = at_saved
+            for k, many in (stale or {}).items():
+                for _ in range(min(many, len(held.get(k, ())))):
+                    held[k].popleft()
+        if row["kind"] == "t":
+            if begin <= row["n"] < end:
+                continue
+            window = held.setdefault(row["k"], deque(maxlen=WINDOW))
+            window.append(row["v"])
+            newest[row["k"]] = sum(window)
+        elif row["k"] in newest:
+            found[row["n"]] = newest[row["k"]]
+    return found
+
+
+def output(crash: Crash, offset: int, seconds: float) -> dict[int, int]:
+    setup = Setup.of(application().graph(), campaign(crash, ("Sums",), offsets=(offset,), seconds=(seconds,)))
+    seeded = setup.seeded(0)
+    (task,) = setup.campaign.tasks()
+    pieces = seeded.run(task).output(seeded.golden, "Out")
+    rows = [row for p in pieces for row in pa.table({c: p.columns[c] for c in ("n", "total")}).to_pylist()]
+    return {row["n"]: row["total"] for row in rows}
+
+
+@pytest.mark.parametrize("offset", [90, 150, 233])
+def test_a_crash_without_protection_leaves_nothing(offset: int) -> None:
+    got = output(Crash(protection=None), offset, 4.0)
+
+    assert got == plain(offset, offset + 40, saved=offset + 1000)
+
+
+@pytest.mark.parametrize("offset", [90, 150, 233])
+def test_a_crash_that_spares_the_memory_loses_input_alone(offset: int) -> None:
+    got = output(Crash(protection=None, memory="kept"), offset, 4.0)
+
+    assert got == plain(offset, offset + 40, saved=offset)
+
+
+@pytest.mark.parametrize(("offset", "age"), [(90, 0.0), (150, 2.0), (233, 2.5)])
+def test_a_checkpoint_comes_back_without_what_went_stale(offset: int, age: float) -> None:
+    every, saved = 30, offset - round(age * RATE)
+    recent = [r for r in feed().to_pylist() if saved - every <= r["n"] < saved and r["kind"] == "t"]
+    counts = {k: sum(r["k"] == k for r in recent) for k in "abcd"}
+    # At its rate when it was saved, a key has had so many more up to its return.
+    stale = {k: round(count / every * (offset + 40 - saved)) for k, count in counts.items()}
+
+    got = output(Crash(protection=rr.checkpoint(every="3s"), age=age), offset, 4.0)
+
+    assert got == plain(offset, offset + 40, saved=saved, stale=stale)
+
+
+@pytest.mark.parametrize("policy", [rr.consistent(period="1s"), rr.eventual(every="1s")])
+def test_what_is_sent_again_is_not_lost(policy: Any) -> None:
+    assert output(Crash(protection=policy), 150, 4.0) == plain(150, 150, saved=150)
+
+
+def test_a_replica_loses_what_its_group_puts_out_until_it_takes_over() -> None:
+    got = output(Crash(protection=Replicas(failover=1.0)), 150, 4.0)
+
+    held: dict[str, deque[int]] = {}
+    newest: dict[str, int] = {}
+    wanted = {}
+    for row in feed().to_pylist():
+        if row["kind"] == "t":
+            window = held.setdefault(row["k"], deque(maxlen=WINDOW))
+            window.append(row["v"])
+            if not 150 <= row["n"] < 160:
+                newest[row["k"]] = sum(window)
+        elif row["k"] in newest:
+            wanted[row["n"]] = newest[row["k"]]
+    assert got == wanted
+
+
+def test_an_operators_own_protection_counts_unless_another_is_named() -> None:
+    protected = application(rr.checkpoint(every="2s")).graph()["Sums"]
+    bare = application().graph()["Sums"]
+
+    backs = [come_back(Crash(), o, rate=RATE, chance=0.25) for o in (protected, bare)]
+
+    assert [(b.holds, b.age, b.every) for b in backs] == [("older", 5, 20), ("empty", 0, 0)]
+
+
+def test_the_age_of_a_checkpoint_is_drawn_from_its_interval() -> None:
+    setup = Setup.of(application().graph(), campaign(PROTECTIONS["checkpoint of any age"], ("Sums",)))
+    chances = [setup.chance(task, "Sums") for task in setup.campaign.tasks()]
+
+    # By the offset: the outages of one begin at the same moment.
+    assert len(set(chances)) == len(setup.campaign.offsets)
+    assert all(0 <= chance < 1 for chance in chances)
+
+
+def test_a_group_covers_what_is_in_it_alone() -> None:
+    crash = Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums")), memory="kept")
+    setup = Setup.of(
+        application().graph(), campaign(crash, ("Met",)), block_rows=random.Random(1).randrange(20, 60)
+    )
+    seeded = setup.seeded(0)
+    task = list(setup.campaign.tasks())[-1]
+
+    lost = seeded.run(task)
+
+    # Met is out for all of the outage: no quote of it comes out.
+    ns = [n for piece in lost.output(seeded.golden, "Out") for n in piece.columns["n"].to_pylist()]
+    assert not [n for n in ns if 220 <= n < 280]
