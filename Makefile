@@ -14,7 +14,7 @@ ARGS ?=
 help:
 	@echo 'make demo    run the demonstration'
 	@echo 'make test    run the tests'
-	@echo 'make services  install the servers some tests need (PostgreSQL, Redis, Kafka) where that is possible'
+	@echo 'make services  install what some tests need (PostgreSQL, Redis, Kafka, a browser) where that is possible'
 	@echo 'make lint    check style and types'
 	@echo 'make format  rewrite the code in the project style'
 	@echo 'make bench   run the benchmarks'

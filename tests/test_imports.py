@@ -27,6 +27,7 @@ LAYERS = (
     "compiler",
     "runtime",
     "riprap",
+    "faults",
     "apps",
     "bench",
     "cli",

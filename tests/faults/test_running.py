@@ -137,3 +137,31 @@ def test_the_runtime_is_measured_on_one_run(spark: SparkSession, tmp_path: Path)
     streaming = found.result["streaming"]
     assert streaming["seconds"] > 0
     assert streaming["all"] == pytest.approx(streaming["seconds"] * (6 + 1))
+
+
+def test_the_command_injects_and_reports(tmp_path: Path) -> None:
+    from tests.cli.test_inject import APP, YAML
+
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "c.yaml").write_text(YAML)
+    command = [
+        sys.executable,
+        "-m",
+        "riprap",
+        "inject",
+        "app.py:app",
+        "--campaign",
+        "c.yaml",
+        "--json",
+        "--no-compare",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    report = [sys.executable, "-m", "riprap", "report", "small", "--json"]
+    written = subprocess.run(report, cwd=tmp_path, env=environment, capture_output=True, check=True)
+
+    told = json.loads(done.stdout)
+    assert set(told["operators"]) == {"Rows"}
+    assert {"C", "D", "anova", "R", "I"} <= set(told["operators"]["Rows"])
+    assert Path(json.loads(written.stdout)["report"]).read_text().startswith("<!doctype html>")

@@ -1,6 +1,6 @@
 """Get the servers of the tests onto this machine: ``make services``.
 
-PostgreSQL and Redis come from Debian's packages where we may install them, the jars for Kafka from a Maven
+PostgreSQL, Redis and a browser come from Debian's packages where we may install them, the jars for Kafka from a Maven
 repository. What cannot be had is said, and is no failure: the tests that need it are skipped.
 """
 
@@ -22,7 +22,12 @@ from riprap.runtime.kafka_jars import connector_jars
 
 def missing_packages() -> list[str]:
     """Return the Debian packages whose programs are not here."""
-    found: Mapping[str, object] = {"postgresql": postgres_programs(), "redis-server": redis_program()}
+    found: Mapping[str, object] = {
+        "postgresql": postgres_programs(),
+        "redis-server": redis_program(),
+        "chromium": shutil.which("chromium"),
+        "chromium-driver": shutil.which("chromedriver"),
+    }
     return [package for package, programs in found.items() if programs is None]
 
 

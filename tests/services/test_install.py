@@ -19,6 +19,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(redis, "redis_program", lambda: None)
     monkeypatch.setattr(install, "postgres_programs", lambda: None)
     monkeypatch.setattr(install, "redis_program", lambda: None)
+    monkeypatch.setattr(install.shutil, "which", lambda program: None)
     monkeypatch.setattr(install, "how_to_install", lambda: None)
     monkeypatch.setenv("RIPRAP_CACHE", str(tmp_path))
     monkeypatch.setenv("RIPRAP_MAVEN", "http://127.0.0.1:9")
@@ -44,7 +45,7 @@ def test_installing_says_what_it_could_not_do(capsys: pytest.CaptureFixture[str]
     install.main()
 
     said = capsys.readouterr().out
-    assert "apt-get install postgresql redis-server" in said
+    assert "apt-get install postgresql redis-server chromium chromium-driver" in said
     assert "the Kafka broker's jars cannot be fetched" in said
     assert "Kafka needs the jars of Spark's connector" in said
     assert not list(tmp_path.glob("kafka-broker-*"))
