@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import riprap as rr
-from riprap.faults import Campaign, Criticality, Crash, Loss, Sum, inject, repeat
+from riprap.faults import Campaign, Crash, Criticality, Loss, Sum, inject, repeat
 from riprap.faults.evaluation import evaluate
 from riprap.faults.scoring import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Setup
@@ -52,7 +52,7 @@ def plain(lost: Collection[int] = (), *, where: str = "Rows", forget: int | None
     return found
 
 
-def _misses(where: str, here: str, arrived: dict[str, "itertools.count[int]"], lost: Collection[int]) -> bool:
+def _misses(where: str, here: str, arrived: dict[str, itertools.count[int]], lost: Collection[int]) -> bool:
     number = next(arrived[here])
     return where == here and number in lost
 

@@ -26,8 +26,8 @@ from tests.faults.test_chain import application, campaign
 from riprap.faults import inject
 
 if __name__ == "__main__":
-    asked = campaign(offsets=tuple(range(5, 55, 5)), interleave=2, repetitions=4, golden=4, targets=(("Odd",), ("Sums",)))
-    inject(application(), asked, folder=Path(sys.argv[1]), compare=False, master="local[2]")
+    asked = campaign(offsets=tuple(range(5, 55, 5)), interleave=2, repetitions=4, golden=4, targets=(("Odd",),
+    ("Sums",))) inject(application(), asked, folder=Path(sys.argv[1]), compare=False, master="local[2]")
 """
 
 

@@ -247,13 +247,12 @@ def print_findings(findings: Findings, screen: Screen) -> None:
     told = findings.result
     screen.say()
     runs = told["trials"] + told["golden"]
-    screen.say(
-        f"{told['trials']:,} trials and {told['golden']:,} golden runs over {told['rows']:,} tuples: {told['took']:,.0f} s."
-    )
+    made = f"{told['trials']:,} trials and {told['golden']:,} golden runs over {told['rows']:,} tuples"
+    screen.say(f"{made}: {told['took']:,.0f} s.")
     if told["streaming"] is not None:
-        hours = told["streaming"]["all"] / 3600
+        one, hours = told["streaming"]["seconds"], told["streaming"]["all"] / 3600
         screen.say(
-            f"Through the streaming runtime a run takes {told['streaming']['seconds']:.1f} s, so all {runs:,} about {hours:.1f} h."
+            f"Through the streaming runtime a run takes {one:.1f} s, so all {runs:,} about {hours:.1f} h."
         )
     screen.say(f"As a page: riprap report {shown(findings.folder)}")
 

@@ -60,8 +60,8 @@ def _check(graph: Graph, operator: Faulty, fault: Fault) -> None:
         if unknown:
             there = ", ".join(operator.schema.names)
             raise GraphError(
-                f"'{operator.target}': no column '{unknown[0]}' comes in by '{operator.stream}' to be corrupted; it has: "
-                f"{there}"
+                f"'{operator.target}': no column '{unknown[0]}' comes in by '{operator.stream}' to be corrupted; it "
+                f"has: {there}"
             )
 
 

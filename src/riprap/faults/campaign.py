@@ -60,20 +60,21 @@ class Campaign:
 
     ``sink``, ``score``   whose output, and what is made of the tuples of a section of it
     ``offsets``           positions of the source at which faults begin
-    ``seconds``, ``rates`` how long outages are, at each of some rates of the source in tuples a second, by name; or, with
-                          ``clock``, a column of the source that has its time, at the rates that are measured
+    ``seconds``           how long outages are, at each of some ``rates`` of the source in tuples a second, by name;
+                          or, with ``clock``, a column of the source that has its time, at rates that are measured
     ``tuples``            or else how many tuples of its own a target misses
-    ``stretch``           "own": offsets and outages are converted to a target's own count of tuples, by its share of the
-                          source's; "source": it misses what derives from the stretch of source positions
+    ``stretch``           "own": offsets and outages are converted to a target's own count of tuples, by its share
+                          of the source's; "source": it misses what derives from the stretch of source positions
     ``targets``           where, several in brackets failing together; by default where the rules of placement say
     ``models``            what happens there, by name
     ``repetitions``       of each trial, and ``golden`` runs: they differ only in how streams interleave, by up to
                           ``interleave`` positions of the source; without that there is one of each
-    ``section``           how many positions of the source, or numbers of the column ``by`` (of a time: microseconds), make
-                          a section of the output
+    ``section``           how many positions of the source, or numbers of the column ``by`` (of a time:
+                          microseconds), make a section of the output
     ``key``               columns that tell tuples of the output apart, in every run alike; by default by where they are
-    ``threshold``         from which relative error on a section counts as wrong; ``covered`` is the share of such sections
-                          after which the output counts as recovered; with ``signed`` errors keep their sign in results
+    ``threshold``         from which relative error on a section counts as wrong; ``covered`` is the share of such
+                          sections after which the output counts as recovered; with ``signed`` errors keep their
+                          sign in results
     """
 
     sink: str
@@ -105,8 +106,8 @@ class Campaign:
             raise GraphError("a campaign has outages in seconds=, or in tuples=: give one of the two")
         if self.seconds and bool(self.rates) == (self.clock is not None):
             raise GraphError(
-                "outages in seconds are made tuples by rates=, tuples of the source a second by name, or by clock=, a column "
-                "of the source that has its time: give one of the two"
+                "outages in seconds are made tuples by rates=, tuples of the source a second by name, or by clock=, "
+                "a column of the source that has its time: give one of the two"
             )
         numbers = (
             *self.seconds,
@@ -126,18 +127,19 @@ class Campaign:
             raise GraphError(f"stretch={self.stretch!r}: it is 'own' or 'source'")
         if self.interleave is None and max(self.repetitions, self.golden) > 1:
             raise GraphError(
-                "without interleave= nothing differs between repetitions, or golden runs: give it, as how many positions of "
-                "the source streams may lag by, or one repetition and one golden run"
+                "without interleave= nothing differs between repetitions, or golden runs: give it, as how many "
+                "positions of the source streams may lag by, or one repetition and one golden run"
             )
         if self.interleave is not None and (self.interleave < 1 or not self.key):
             raise GraphError(
-                "with interleave=, at least 1, key= must name columns that tell tuples of the output apart: their place is "
-                "not the same in every run"
+                "with interleave=, at least 1, key= must name columns that tell tuples of the output apart: their "
+                "place is not the same in every run"
             )
         crashes = [name for name, model in self.models.items() if isinstance(model, Crash)]
         if crashes and self.stretch != "source":
             raise GraphError(
-                f"model '{crashes[0]}' is a crash, whose state is that of a position of the source: give stretch='source'"
+                f"model '{crashes[0]}' is a crash, whose state is that of a position of the source: give "
+                "stretch='source'"
             )
         if crashes and self.tuples:
             raise GraphError(

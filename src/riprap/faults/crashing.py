@@ -65,7 +65,7 @@ def state_after(
     """Return what an operator holds after an outage from one position of the source to another, slot by slot."""
     slots = [f"{operator.name}/{slot}" for slot in operator.slots]
     if back.holds == "empty":
-        return {slot: () for slot in slots}
+        return dict.fromkeys(slots, ())
     saved = max(0, begin - back.age)
     pages = golden.state_before(known.element, golden.starting_at(saved))
     found = {slot: pages[slot] for slot in slots}

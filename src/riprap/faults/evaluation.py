@@ -49,7 +49,8 @@ class Span:
 class Criticality:
     """The metrics of a target under a model of faults, as equations 1 to 8 define them.
 
-    ``lengths`` are the outages in tuples; ``quality`` and its ``intervals`` are by offset and outage, ``lines`` by offset.
+    ``lengths`` are the outages in tuples; ``quality`` and its ``intervals`` are by offset and outage, ``lines`` by
+    offset.
     """
 
     model: str

@@ -14,12 +14,13 @@ import pyarrow as pa
 from riprap.compiler import Layout
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
-from riprap.graph.connectors import Files, Rows as RowsConnector
+from riprap.faults.replay import take
+from riprap.graph.connectors import Files
+from riprap.graph.connectors import Rows as RowsConnector
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Source
 from riprap.operators.arrival import Rows, order_numbers
 from riprap.operators.chunk import Ints
-from riprap.faults.replay import take
 from riprap.runtime.listed_feed import ListedFeed, spool_rows
 from riprap.runtime.reading import read_rows
 from riprap.runtime.tables import Tables, load_tables
@@ -33,8 +34,8 @@ _ALL = 2**60
 class Feed:
     """The rows of every source, and how far each one's block reaches.
 
-    ``ends`` has for each source the number of its rows in all blocks up to each. ``marks`` has the last position of each
-    block, or the last ordering number where there are several sources with one.
+    ``ends`` has for each source the number of its rows in all blocks up to each. ``marks`` has the last position
+    of each block, or the last ordering number where there are several sources with one.
     """
 
     rows: Mapping[str, Rows]

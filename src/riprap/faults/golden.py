@@ -100,8 +100,8 @@ def play_golden(
     layout = compile_graph(graph, buckets=1, tasks=1, path="direct")
     if any(entry.root is not None for plan in layout.plans for entry in plan.entries):
         raise GraphError(
-            "faults cannot be injected where sources are read in several processing elements whose streams meet: place the "
-            "sources in one"
+            "faults cannot be injected where sources are read in several processing elements whose streams meet: "
+            "place the sources in one"
         )
     players = {plan.name: Player(plan, tables or {}) for plan in layout.plans}
     golden = Golden(graph, layout, feed, players)

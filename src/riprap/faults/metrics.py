@@ -2,17 +2,17 @@
 
 Offsets are numbered i, outage durations j, repetitions of a faulty run k, golden runs l, sections of the output t:
 
-    F[i, j, k]   score of a faulty run over the affected section of offset i       G[i, l]  the golden runs' over the same
-    L[i, k, t]   local score of a faulty run in section t, at one duration         H[l, t]  the golden runs'
+    F[i, j, k]   score of a faulty run over the affected tuples of offset i    G[i, l]  the golden runs' over the same
+    L[i, k, t]   local score of a faulty run in section t, at one duration     H[l, t]  the golden runs'
 
     (1)  mean of F over repetitions
-    (2)  quality score        Q[i, j] = mean of F[i, j] / mean of G[i]
-    (3)  outage impact        C = mean over offsets of Spearman's correlation of durations and Q[i]
-    (4)  data dependency      D = standard deviation of Q[i, j*] over offsets, and an ANOVA of F[i, j*, k] / mean of G[i]
-    (5)  local error          E[i, u] = |mean of L[i, t] - mean of H[t]| / mean of H[t], u = t - begin[i]
-    (6)  errors so far        N[i, u] = how many of E[i, 1 .. u] exceed the threshold
-    (7)  recovery             R[i] = least u with N[i, u] >= p N[i, last];  R the worst over offsets
-    (8)  quality impact       I[i] = sum up to R[i] of the squares of errors above the threshold;  I the worst over offsets
+    (2)  quality score      Q[i, j] = mean of F[i, j] / mean of G[i]
+    (3)  outage impact      C = mean over offsets of Spearman's correlation of durations and Q[i]
+    (4)  data dependency    D = standard deviation of Q[i, j*] over offsets; ANOVA of F[i, j*, k] / mean of G[i]
+    (5)  local error        E[i, u] = |mean of L[i, t] - mean of H[t]| / mean of H[t], u = t - begin[i]
+    (6)  errors so far      N[i, u] = how many of E[i, 1 .. u] exceed the threshold
+    (7)  recovery           R[i] = least u with N[i, u] >= p N[i, last];  R the worst over offsets
+    (8)  quality impact     I[i] = sum up to R[i] of the squares of errors above the threshold;  I the worst
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _anova(groups: Sequence[Floats]) -> Anova:
 
 
 def local_errors(faulty: Floats, golden: Floats, *, signed: bool = False) -> Floats:
-    """Return the error of each section (equation 5): ``faulty`` has repetitions by sections, ``golden`` runs by sections.
+    """Return the error of each section (equation 5); both have sections last, of repetitions or runs.
 
     A section in which golden runs score nothing has no error if the faulty ones score nothing either, else all of it.
     """

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.compiler import Plan
+from riprap.graph.faults import Fault
 from riprap.operators.arrival import Arrival, Rows, Tags, arrive, key_rows
 from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, concatenate_arrays
-from riprap.graph.faults import Fault
 from riprap.operators.faulty import lagging_ranks
 from riprap.operators.given import Pages
 from riprap.operators.stage import run_stage
@@ -90,7 +90,7 @@ class Player:
 
     def begin(self) -> State:
         """Return the state before anything has come."""
-        return {slot: () for slot in slots_of(self.plan)}
+        return dict.fromkeys(slots_of(self.plan), ())
 
     def arrive(self, rows: Mapping[str, Rows], *, block: int = 0) -> Arrival:
         """Put the rows of a block in order; with a number of its own where blocks are batches."""

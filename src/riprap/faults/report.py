@@ -17,54 +17,6 @@ import pyarrow.parquet as pq
 from riprap.errors import RunError
 from riprap.faults.folder import CampaignFolder
 
-_PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>$css</style>
-</head>
-<body>
-<main>
-<h1>$title</h1>
-<p class="faint">$subtitle</p>
-$notes
-<h2>What to do</h2>
-$advice
-<h2>Operators by criticality</h2>
-<div class="models" id="models"></div>
-<div class="card drawing">$drawing</div>
-<p class="faint">Red: protect. Yellow: protect, of less impact. Green: a restart is enough. Operators between two targets have
-the colour of the target that stands for them. Choose one in the drawing or in the table.</p>
-<h2>Metrics</h2>
-<div class="card"><table>
-<thead><tr><th>operator</th><th title="mean over offsets of Spearman's correlation of outage and quality">C</th>
-<th title="standard deviation of the quality over offsets, at the longest outage">D</th><th title="does the offset matter?">ANOVA</th>
-<th title="sections until the output is right again">R</th><th title="sum of squared errors until then">I</th><th>in words</th></tr></thead>
-<tbody id="metrics"></tbody>
-</table></div>
-<h2>Figures: <span id="chosen"></span></h2>
-<div class="figures">
-<figure class="card"><figcaption>Quality against outage<small>1 is a run without faults; dashed: fitted where outage and
-quality go together</small></figcaption><div id="by-outage"></div></figure>
-<figure class="card"><figcaption>Quality over offsets<small>all operators, at the longest outage</small></figcaption>
-<div id="by-offset"></div></figure>
-<figure class="card wide"><figcaption>Quality over time<small>at the offset of the greatest impact, for outages of every
-length; R is where 90% of the wrong sections are past, unless the campaign says otherwise</small></figcaption>
-<div id="over-time"></div></figure>
-</div>
-<h2>How it was found</h2>
-$method
-</main>
-<div id="tip"></div>
-<script type="application/json" id="told">$told</script>
-<script>$js</script>
-</body>
-</html>
-""")
-
 
 def write_report(folder: CampaignFolder) -> dict[str, Path]:
     """Write the page and the tables into the folder of a campaign that is done; return where each is."""
@@ -90,7 +42,7 @@ def page(folder: CampaignFolder) -> str:
     assert result is not None
     campaign = about["campaign"]
     drawing = folder.path / "graph.svg"
-    return _PAGE.substitute(
+    return Template(_file("page.html")).substitute(
         title=html.escape(f"Faults in {about['application']}"),
         subtitle=html.escape(
             f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples; score: "
@@ -112,8 +64,8 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
     first = result["operators"][0]["model"]
     mine = [o for o in result["operators"] if o["model"] == first]
     said = {
-        "protect": "Protect {}: its faults outlast the outage in the output. Checkpoints help against short outages; where long "
-        "ones must be survived, replicate it or make it part of a consistent region.",
+        "protect": "Protect {}: its faults outlast the outage in the output. Checkpoints help against short "
+        "outages; where long ones must be survived, replicate it or make it part of a consistent region.",
         "restart is enough": "Restart {}: the output is right again as soon as it runs.",
         "no effect": "Leave {} alone: its faults do not show in this score.",
         "unknown": "Look at {} first: its trials failed.",
@@ -125,7 +77,7 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
     chance = [" + ".join(o["targets"]) for o in mine if o["unpredictable"]]
     if chance:
         names = ", ".join(f"<b>{html.escape(name)}</b>" for name in chance)
-        yield f"Count on the worst offset, not on the mean, at {names}: how bad it gets depends on the data that are hit."
+        yield f"Count on the worst offset, not on the mean, at {names}: how bad it gets depends on the data hit."
 
 
 def _method(about: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str]:
@@ -136,17 +88,18 @@ def _method(about: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str
     )
     if result["streaming"] is not None:
         yield (
-            f"Through the streaming runtime one run took {result['streaming']['seconds']:.1f} s (measured once), so all of them "
-            f"would take about {result['streaming']['all'] / 3600:.1f} hours."
+            f"Through the streaming runtime one run took {result['streaming']['seconds']:.1f} s (measured once), so "
+            f"all of them would take about {result['streaming']['all'] / 3600:.1f} hours."
         )
     if campaign["interleave"] is not None:
         yield (
-            f"Streams that meet lag by up to {campaign['interleave']} positions, in another way for each repetition and golden "
-            "run; a faulty run and the golden one it is compared with lag alike."
+            f"Streams that meet lag by up to {campaign['interleave']} positions, in another way for each repetition "
+            "and golden run; a faulty run and the golden one it is compared with lag alike."
         )
     yield (
-        f"A section is wrong if its score is off by more than {campaign['threshold']:.0%}; R covers {campaign['covered']:.0%} of "
-        "the wrong sections. Small figures are 95% confidence intervals over repetitions; of C over offsets."
+        f"A section is wrong if its score is off by more than {campaign['threshold']:.0%}; R covers "
+        f"{campaign['covered']:.0%} of the wrong sections. Small figures are 95% confidence intervals over "
+        "repetitions; of C over offsets."
     )
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     yield f"Seed {campaign['seed']}. Versions: {versions}."

@@ -20,6 +20,7 @@ import xxhash
 
 from riprap.drawing import draw_svg
 from riprap.faults.campaign import Campaign, Task
+from riprap.faults.curves import over_time
 from riprap.faults.evaluation import Criticality, evaluate
 from riprap.faults.folder import CampaignFolder, fingerprint
 from riprap.faults.outputs import Right
@@ -33,7 +34,6 @@ from riprap.faults.scoring import (
     score_trial,
 )
 from riprap.faults.setup import Seeded, Setup
-from riprap.faults.curves import over_time
 from riprap.faults.streaming import streaming_seconds
 from riprap.graph.application import Application
 from riprap.graph.graph import Graph
@@ -96,10 +96,10 @@ def inject(
 ) -> Findings:
     """Inject the faults of a campaign, and say how critical operators are.
 
-    What is known is in ``folder``, by default one in ``root`` that is named after the campaign and what it is about; the
-    same campaign goes on where it stopped. Without the ``shortcut`` every trial replays all tuples. With ``compare`` the
-    application is also run once through the streaming runtime, to say how long all runs would take that way. ``show``
-    hears what is being done, and the share of all work that is.
+    What is known is in ``folder``, by default one in ``root`` that is named after the campaign and what it is
+    about; the same campaign goes on where it stopped. Without the ``shortcut`` every trial replays all tuples. With
+    ``compare`` the application is also run once through the streaming runtime, to say how long all runs would take
+    that way. ``show`` hears what is being done, and the share of all work that is.
     """
     graph = application.graph() if isinstance(application, Application) else application
     began = time.perf_counter()
@@ -320,14 +320,15 @@ def warnings_of(
     blind = [c.name for c in criticalities if not c.notices and c.verdict != "unknown"]
     if blind:
         yield (
-            f"the score '{campaign.score.name}' does not notice faults at {', '.join(blind)}: by a Kolmogorov-Smirnov test no "
-            "section differs from golden runs. Take another score, or longer outages, before you believe they do no harm"
+            f"the score '{campaign.score.name}' does not notice faults at {', '.join(blind)}: by a "
+            "Kolmogorov-Smirnov test no section differs from golden runs. Take another score, or longer outages, "
+            "before you believe they do no harm"
         )
     still = [c.name for c in criticalities if not c.varies]
     if still:
         yield (
-            f"repetitions do not vary at all at {', '.join(still)}: nothing there is non-deterministic, so an analysis of "
-            "variance means nothing"
+            f"repetitions do not vary at all at {', '.join(still)}: nothing there is non-deterministic, so an "
+            "analysis of variance means nothing"
         )
     if any(c.anova.outcome == "constant" for c in criticalities) and campaign.repetitions == 1:
         yield "with one repetition nothing can be said about chance: give repetitions= and interleave= for that"

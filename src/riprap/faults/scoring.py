@@ -35,8 +35,8 @@ class Scored:
 
     ``affected`` is the score of the tuples that the longest outage affects; ``sections`` and ``local`` are the sections
     that have another score than in the golden run of its seed, and that score; ``begins`` and ``ends`` the sections in
-    which the fault does; ``lost`` how many tuples were hit, ``replayed`` how many were computed again. ``error`` says why nothing
-    is known.
+    which the fault does; ``lost`` how many tuples were hit, ``replayed`` how many were computed again. ``error``
+    says why nothing is known.
     """
 
     id: str
@@ -106,8 +106,8 @@ def check_score(seeded: Seeded) -> None:
     if not np.isfinite(local).all():
         first = int(np.flatnonzero(~np.isfinite(local))[0])
         raise RunError(
-            f"the score '{name}' is {local[first]} in section {first} of a run without faults. Let it be a number for any "
-            "tuples, none included"
+            f"the score '{name}' is {local[first]} in section {first} of a run without faults. Let it be a number "
+            "for any tuples, none included"
         )
     if not local.any():
         raise RunError(

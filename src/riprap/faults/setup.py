@@ -68,7 +68,7 @@ def _named(graph: Graph, targets: Targets) -> Targets:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A campaign on a graph and its feed, woven and cut up. ``times`` has the seconds at each row of a clocked source."""
+    """A campaign on a graph and its feed, woven and cut up. ``times`` has the time at each row of a clocked source."""
 
     campaign: Campaign
     placed: tuple[Target, ...]
@@ -98,8 +98,8 @@ class Setup:
         beyond = [offset for offset in campaign.offsets if offset > last]
         if beyond:
             raise GraphError(
-                f"offset {beyond[0]:,} is beyond the stream, whose last position is {last:,}. Give smaller offsets, or a "
-                "longer feed"
+                f"offset {beyond[0]:,} is beyond the stream, whose last position is {last:,}. Give smaller offsets, "
+                "or a longer feed"
             )
         times = times_of(graph, campaign.clock) if campaign.clock is not None else None
         setup = cls(campaign, placed, woven, Feed(rows, {}, np.empty(0, np.int64)), read_tables(graph), times)

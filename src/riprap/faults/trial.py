@@ -102,7 +102,7 @@ def run_trial(
 
 
 def replay_trial(golden: Golden, faults: Faults, replaced: Mapping[str, Replaced] | None = None) -> Trial:
-    """Run a graph with faults from the beginning to the end, every tuple of it, and compare: what a trial must equal."""
+    """Run a graph with faults from beginning to end, every tuple of it, and compare: what a trial must equal."""
     tables = next(iter(golden.players.values())).tables
     whole = play_golden(give(golden.graph, faults), golden.feed, tables=tables, replaced=replaced)
     trial = Trial()

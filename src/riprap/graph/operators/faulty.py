@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 from riprap.graph.faults import Fault
 from riprap.graph.operators.base import Copies, Needed, PassesOn, Traits, passed_on
 
-
 # What it is there for: a fault that is injected, or a lag by which streams interleave in another way.
 Role = Literal["fault", "lag"]
 
