@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -209,6 +210,14 @@ class Campaign:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
 
 
+def _function(function: Any) -> str:
+    """Name a function, and tell it from another of the same name by what it does."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    code = getattr(function, "__code__", None)
+    told = code.co_code + repr(code.co_names + tuple(map(str, code.co_consts))).encode() if code else b""
+    return f"{name} {hashlib.sha256(told).hexdigest()[:10]}"
+
+
 def plain(value: Any) -> dict[str, Any]:
     """Return what a value is made of; functions by their name."""
     found = {}
@@ -217,6 +226,6 @@ def plain(value: Any) -> dict[str, Any]:
         if dataclasses.is_dataclass(part):
             part = {"is": type(part).__name__, **plain(part)}
         elif callable(part):
-            part = getattr(part, "__qualname__", type(part).__name__)
+            part = _function(part)
         found[each.name] = list(part) if isinstance(part, tuple) else part
     return found

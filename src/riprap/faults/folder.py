@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,7 +124,9 @@ def _read(file: Path, make: Callable[[Mapping[str, Any]], T]) -> list[T]:
     ]
 
 
-def _append(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+def _append(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    if not lines:
+        return
     with open(file, "ab") as out:
         out.write("".join(json.dumps(line) + "\n" for line in lines).encode())
         out.flush()

@@ -7,8 +7,10 @@ it had last, so that jobs of one seed after the other share it.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import platform
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -163,7 +165,8 @@ def _carry_out(
     session_seconds = 0.0
     with _session(spark, master) as session:
         for job, trials, run in _on_spark(session, shared, jobs):
-            known.add_trials(trials) if run is None else known.add_golden([run])
+            known.add_trials(trials)
+            known.add_golden([run] if run is not None else [])
             passed += golden_seconds if job.golden else trial_seconds * len(job.tasks)
             show("golden runs" if job.golden else "trials", min(1.0, passed / ahead) if ahead else 1.0)
         took = time.perf_counter() - began
@@ -215,8 +218,12 @@ def _on_spark(
     """Have jobs done by Spark, as many at a time as it has room for and some more; what is done comes first."""
     if not jobs:
         return
+    from pyspark import cloudpickle
+
     context = session.sparkContext
-    told = context.broadcast(shared)
+    # Spark's own way to send it cannot take a function that is defined inside another.
+    told = context.broadcast(cloudpickle.dumps(shared))
+    group = f"riprap-campaign-{shared.fingerprint}-{uuid.uuid4().hex[:6]}"
     waiting: dict[Future[Any], Job] = {}
     queue = list(reversed(jobs))
     with ThreadPoolExecutor(context.defaultParallelism + _AHEAD) as pool:
@@ -224,7 +231,7 @@ def _on_spark(
         def hand_over() -> None:
             while queue and len(waiting) < context.defaultParallelism + _AHEAD:
                 job = queue.pop()
-                waiting[pool.submit(_hand_over, context, told, job)] = job
+                waiting[pool.submit(_hand_over, context, group, shared.fingerprint, told, job)] = job
 
         try:
             hand_over()
@@ -237,24 +244,33 @@ def _on_spark(
                 hand_over()
         finally:
             queue.clear()
-            context.cancelAllJobs() if waiting else None
+            if waiting:
+                context.cancelJobGroup(group)
             told.unpersist()
 
 
-def _hand_over(context: Any, told: Any, job: Job) -> tuple[list[Scored], GoldenScored | None]:
+def _hand_over(
+    context: Any, group: str, campaign: str, told: Any, job: Job
+) -> tuple[list[Scored], GoldenScored | None]:
+    context.setJobGroup(group, "riprap inject")
     found: list[tuple[list[Scored], GoldenScored | None]] = (
-        context.parallelize([job], 1).map(lambda job: work(told.value, job)).collect()
+        context.parallelize([job], 1).map(lambda job: work(campaign, told, job)).collect()
     )
     return found[0]
 
 
-# What this worker had last: its fingerprint and seed, and the golden run.
+# What this worker was told last, by campaign; and the golden run it had last, by campaign and seed.
+_told: dict[str, Shared] = {}
 _last: dict[tuple[str, int], Seeded] = {}
 
 
-def work(shared: Shared, job: Job) -> tuple[list[Scored], GoldenScored | None]:
+def work(campaign: str, told: Any, job: Job) -> tuple[list[Scored], GoldenScored | None]:
     """Do a job: in a worker."""
-    key = (shared.fingerprint, job.seed)
+    if campaign not in _told:
+        _told.clear()
+        _last.clear()
+        _told[campaign] = pickle.loads(told.value)
+    shared, key = _told[campaign], (campaign, job.seed)
     if job.golden:
         seeded = _last.get(key) or shared.setup.seeded(job.seed, shared.reference, bare=True)
         return [], score_golden(seeded, shared.affected)
