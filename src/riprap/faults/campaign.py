@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal
 
 from riprap.errors import GraphError
@@ -214,8 +215,12 @@ def _function(function: Any) -> str:
     """Name a function, and tell it from another of the same name by what it does."""
     name = getattr(function, "__qualname__", type(function).__name__)
     code = getattr(function, "__code__", None)
-    told = code.co_code + repr(code.co_names + tuple(map(str, code.co_consts))).encode() if code else b""
-    return f"{name} {hashlib.sha256(told).hexdigest()[:10]}"
+    return f"{name} {hashlib.sha256(_does(code).encode()).hexdigest()[:10]}" if code else str(name)
+
+
+def _does(code: CodeType) -> str:
+    constants = [_does(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 def plain(value: Any) -> dict[str, Any]:
