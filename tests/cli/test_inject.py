@@ -16,8 +16,10 @@ from riprap.faults import Campaign, Sum
 app = rr.Application("small")
 rows = app.source("Rows", rr.rows([{"n": n, "v": n % 5 + 1} for n in range(80)], "n bigint, v bigint"), position="n")
 kept = app.functor("Kept", rows, where="v > 1", select="n, v")
-sums = app.aggregate("Sums", kept, window=rr.sliding(tuples=3), emit=rr.every(tuples=1), select="last(n) as n,
-sum(v) as total") app.sink("Out", sums, rr.memory())
+sums = app.aggregate(
+    "Sums", kept, window=rr.sliding(tuples=3), emit=rr.every(tuples=1), select="last(n) as n, sum(v) as total"
+)
+app.sink("Out", sums, rr.memory())
 
 campaign = Campaign(sink="Out", score=Sum("total"), offsets=(20, 40), tuples=(2, 5), section=10, by="n", key=("n",))
 """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -146,9 +147,16 @@ def _sink(arguments: argparse.Namespace, built_in: BuiltIn) -> FileSink:
 def load_from(app: str) -> rr.Application:
     """Load an application that is written ``file.py:name``."""
     file = app.rpartition(":")[0]
+    with explained(file):
+        return rr.load(app)
+
+
+@contextlib.contextmanager
+def explained(file: str) -> Iterator[None]:
+    """Run code of a user's file, which may import those beside it; a failure of it names the line."""
     _make_importable(Path(file).absolute().parent)
     try:
-        return rr.load(app)
+        yield
     except RiprapError:
         raise
     except Exception as error:

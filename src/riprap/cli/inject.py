@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,12 @@ from rich.text import Text
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
-from riprap.cli.applications import UsageError, load_from
+from riprap.cli.applications import UsageError, explained, load_from
 from riprap.cli.screen import Screen, new_table, shown
 
 if TYPE_CHECKING:
     from riprap.faults import Campaign, Criticality, Findings
+    from riprap.faults.placement import Target
 
 SUMMARY = "inject faults operator by operator, and measure what they do to the output"
 EXAMPLES = """\
@@ -62,6 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
 
 
+# Of the feeds that are made: another, if they are made in another way.
+FEED = "1"
+
+
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the campaign, or say what it would do."""
     from riprap.faults.running import inject, repeat
@@ -98,6 +104,10 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
             compare=not arguments.no_compare,
             show=show,
         )
+    if findings.earlier:
+        screen.note(
+            f"This was found before, and is in {shown(findings.folder)}. To find it anew, remove that folder."
+        )
     if screen.json:
         screen.print_json(as_json(findings))
         return 0
@@ -132,7 +142,8 @@ def asked(arguments: argparse.Namespace, screen: Screen) -> tuple[rr.Application
         app = load_from(arguments.app)
     what = arguments.campaign
     if what.endswith((".yaml", ".yml")):
-        return app, read_campaign(Path(what)), Path(what).stem
+        with explained(what):
+            return app, read_campaign(Path(what)), Path(what).stem
     if ":" not in what:
         there = f"; '{arguments.app}' has {', '.join(own)}" if own else ""
         raise UsageError(f"--campaign {what}: name a YAML file, or file.py:name{there}")
@@ -143,12 +154,11 @@ def asked(arguments: argparse.Namespace, screen: Screen) -> tuple[rr.Application
 
 
 def _python_campaign(what: str) -> Any:
-    import runpy
-
     file, _, name = what.rpartition(":")
     if not Path(file).is_file():
         raise UsageError(f"--campaign {what}: there is no file {file}")
-    made = runpy.run_path(file)
+    with explained(file):
+        made = runpy.run_path(file)
     if name not in made:
         raise UsageError(f"--campaign {what}: {file} has no '{name}'")
     return made[name]
@@ -167,7 +177,7 @@ def _built_in(arguments: argparse.Namespace, name: str, screen: Screen) -> tuple
     if feed is None:
         if built_in.make is None:
             raise UsageError(f"campaign '{name}' of '{arguments.app}' needs --feed PATH: {built_in.summary}")
-        folder = Path("campaigns") / "feeds" / f"{arguments.app}-{built_in.amount}"
+        folder = Path("campaigns") / "feeds" / f"{arguments.app}-{built_in.amount}-{FEED}"
         if not (folder / "_done").exists():
             with screen.waiting(f"Making a feed of {built_in.amount:,} {built_in.unit} in {shown(folder)}"):
                 for half in folder.glob("*"):
@@ -181,7 +191,7 @@ def _built_in(arguments: argparse.Namespace, name: str, screen: Screen) -> tuple
 def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
     from riprap.faults.setup import place
 
-    campaign, placed = place(graph, campaign)
+    campaign, chosen = place(graph, campaign)
     trials = sum(1 for _ in campaign.tasks())
     if screen.json:
         screen.print_json(
@@ -189,8 +199,8 @@ def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
                 "application": graph.name,
                 "sink": campaign.sink,
                 "score": campaign.score.name,
-                "targets": [{"name": t.name, "why": t.why, "stands_for": list(t.stands_for)} for t in placed],
-                "models": list(campaign.models),
+                "targets": [_target(t) for t in next(iter(chosen.values()))],
+                "models": {model: [_target(t) for t in targets] for model, targets in chosen.items()},
                 "trials": trials,
                 "golden": campaign.golden,
             }
@@ -200,16 +210,23 @@ def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
         f"{graph.name}: faults that sink '{campaign.sink}' would show, by {campaign.score.name}", style="bold"
     )
     screen.say()
-    table = new_table("target", "because", "stands for")
-    for target in placed:
-        table.add_row(target.name, Text(target.why), ", ".join(target.stands_for) or "itself alone")
-    screen.out.print(table)
-    screen.say()
+    for model, targets in chosen.items():
+        if len(chosen) > 1:
+            screen.say(f"model '{model}':")
+        table = new_table("target", "because", "stands for")
+        for target in targets:
+            table.add_row(target.name, Text(target.why), ", ".join(target.stands_for) or "itself alone")
+        screen.out.print(table)
+        screen.say()
     models = ", ".join(campaign.models)
     screen.say(
         f"{trials:,} trials ({models}) and {campaign.golden:,} golden runs. Leave out --dry-run to run them."
     )
     return 0
+
+
+def _target(target: Target) -> dict[str, Any]:
+    return {"name": target.name, "why": target.why, "stands_for": list(target.stands_for)}
 
 
 def as_json(findings: Findings) -> dict[str, Any]:
@@ -268,7 +285,7 @@ def _table(found: list[Criticality]) -> Any:
             f"{each.C:.2f}",
             f"{each.D:.2f}",
             each.anova.outcome,
-            str(each.R),
+            "?" if each.R is None else str(each.R),
             f"{each.I:.2f}",
             each.verdict,
         )

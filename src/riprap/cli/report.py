@@ -38,7 +38,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     from riprap.faults.folder import CampaignFolder
     from riprap.faults.report import write_report
 
-    path = find_run(arguments.run, arguments.campaigns, kind="a campaign", sign="campaign.json")
+    path = find_run(
+        arguments.run, arguments.campaigns, kind="a campaign", sign="campaign.json", option="--campaigns"
+    )
     folder = CampaignFolder(path)
     made = write_report(folder)
     if screen.json:

@@ -130,6 +130,7 @@ def _draw_curve(parent: xml.Element, curve: Curve) -> None:
 
 
 def _draw_legend(parent: xml.Element, entries: list[tuple[str, bool]], y: float) -> None:
+    parent = xml.SubElement(parent, "g", {"class": "legend"})
     x = _MARGIN
     for label, doubled in entries:
         _draw_rectangle(parent, x, y, 16, 11, label, doubled=doubled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
@@ -15,6 +16,7 @@ from riprap.faults.scores import Score
 from riprap.graph.faults import Crash, Fault, Loss, Model
 
 Targets = tuple[str, ...]
+_NAME = re.compile(r"[\w.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,8 @@ class Campaign:
     covered: float = COVERED
     signed: bool = False
     seed: int = 0
+    # The targets of each model, once they are placed in an application.
+    placed: Mapping[str, tuple[Targets, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what in ("offsets", "models"):
@@ -127,10 +131,18 @@ class Campaign:
             raise GraphError("threshold must be 0 or more, covered above 0 and at most 1")
         if self.stretch not in ("own", "source"):
             raise GraphError(f"stretch={self.stretch!r}: it is 'own' or 'source'")
-        if self.interleave is None and max(self.repetitions, self.golden) > 1:
+        for what, values in (("offsets", self.offsets), ("seconds", self.seconds), ("tuples", self.tuples)):
+            if len(set(values)) < len(values):
+                raise GraphError(f"{what}={list(values)}: one of them is there twice")
+        for name in (*self.models, *self.rates):
+            if not _NAME.fullmatch(name):
+                raise GraphError(
+                    f"'{name}': models and rates are called by letters, digits, '_', '.' and '-'"
+                )
+        if self.interleave is None and (self.golden > 1 or (self.repetitions > 1 and not self.drawn)):
             raise GraphError(
-                "without interleave= nothing differs between repetitions, or golden runs: give it, as how many "
-                "positions of the source streams may lag by, or one repetition and one golden run"
+                "without interleave= nothing differs between golden runs, nor between repetitions of faults that are "
+                "not random: give it, as how many positions of the source streams may lag by, or one of each"
             )
         if self.interleave is not None and (self.interleave < 1 or not self.key):
             raise GraphError(
@@ -170,6 +182,11 @@ class Campaign:
         return tuple(sorted(found, key=lambda o: o.positions or 0.0))
 
     @property
+    def drawn(self) -> bool:
+        """Whether some fault is random."""
+        return any(is_drawn(m) for m in self.models.values())
+
+    @property
     def deep(self) -> bool:
         """Whether some fault repeats or moves tuples."""
         return any(not isinstance(m, Crash) and Fault(model=m).deep for m in self.models.values())
@@ -182,7 +199,7 @@ class Campaign:
     def tasks(self) -> Iterator[Task]:
         """List the trials."""
         for model in self.models:
-            for targets in self.targets:
+            for targets in self.placed.get(model, self.targets):
                 for offset in self.offsets:
                     for outage in self.outages:
                         for repetition in range(self.repetitions):
@@ -208,19 +225,34 @@ class Campaign:
         told["score"] = {"name": self.score.name, **plain(self.score)}
         told["models"] = {name: {"model": type(m).__name__, **plain(m)} for name, m in self.models.items()}
         told["rates"] = dict(self.rates)
+        told["placed"] = {name: [list(t) for t in targets] for name, targets in self.placed.items()}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
+
+
+def is_drawn(model: Model | Crash) -> bool:
+    """Say whether what a fault does differs from repetition to repetition."""
+    return model.drawn if isinstance(model, Crash) else Fault(model=model).drawn
 
 
 def _function(function: Any) -> str:
     """Name a function, and tell it from another of the same name by what it does."""
     name = getattr(function, "__qualname__", type(function).__name__)
     code = getattr(function, "__code__", None)
-    return f"{name} {hashlib.sha256(_does(code).encode()).hexdigest()[:10]}" if code else str(name)
+    if code is None:
+        return str(name)
+    around = [function.__defaults__, *(cell.cell_contents for cell in function.__closure__ or ())]
+    return f"{name} {hashlib.sha256(f'{_does(code)} {around}'.encode()).hexdigest()[:10]}"
 
 
 def _does(code: CodeType) -> str:
-    constants = [_does(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {constants}"
+    return f"{code.co_code.hex()} {code.co_names} {[_constant(each) for each in code.co_consts]}"
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return _does(value)
+    # Sets have another order in every process.
+    return repr(sorted(value, key=repr) if isinstance(value, frozenset) else value)
 
 
 def plain(value: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.operators.custom import HELD
 from riprap.state.hashing import Hashes
 from riprap.state.windows import counters_of, hashes_of, held_of, merge, ranges, window_of
 
@@ -72,7 +73,7 @@ def _equal_rows(
         ends = offsets[mine[candidates] + 1]
         tuples.append(all_tuples.take(pa.array(ranges(ends - lengths, lengths))))
     agree = np.ones(len(tuples[0]), bool)
-    for index in range(tuples[0].type.num_fields):
+    for index in [0] if tuples[0].type == HELD else range(tuples[0].type.num_fields):
         agree &= same_values(tuples[0].field(index), tuples[1].field(index))
     starts = np.cumsum(lengths) - lengths
     equal[candidates] = np.logical_and.reduceat(agree, starts)

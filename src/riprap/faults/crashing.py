@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,11 +12,13 @@ from riprap.faults.golden import Golden
 from riprap.faults.replay import State
 from riprap.faults.targets import Incoming
 from riprap.graph.faults import Crash, Replicas
-from riprap.graph.graph import Graph
+from riprap.graph.graph import Graph, Restart
 from riprap.graph.operators import Faulty, Operator
 from riprap.graph.policies import Checkpoint, Consistent, Eventual
+from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
 from riprap.state.checkpoints.restoring import cap_page
+from riprap.state.hashing import Hashes
 
 Holds = Literal["kept", "empty", "older"]
 
@@ -35,28 +37,30 @@ class Comeback:
     every: int = 0
 
 
-def come_back(crash: Crash, operator: Operator, *, rate: float, chance: float) -> Comeback:
-    """Say how an operator comes back from a crash, with its own protection or another that is not of replicas.
+def come_back(crash: Crash, operator: Operator, *, restart: Restart, rate: float, chance: float) -> Comeback:
+    """Say how an operator comes back from a crash, unless a replica takes over.
 
-    ``rate`` turns seconds into positions of the source; ``chance``, from 0 up to 1, is where in the interval between
-    checkpoints the crash falls.
+    ``restart`` is how its processing element does: "resume" reads the input of the outage later, "live" never. ``rate``
+    turns seconds into positions of the source; ``chance``, from 0 up to 1, is where in the interval between checkpoints
+    the crash falls.
     """
-    protection = operator.protect if crash.protection == "own" else crash.protection
+    own = crash.protection == "own" or isinstance(crash.protection, Replicas)
+    protection = operator.protect if own else crash.protection
+    assert not isinstance(protection, str | Replicas)
+    misses = (restart if crash.restart == "own" else crash.restart) == "live"
     match protection:
         case Consistent() | Eventual():
             # What it had not finished is sent to it again.
             return Comeback(misses=False, holds="kept")
-        case Checkpoint() if operator.replays:
+        case Checkpoint() if replace(operator, protect=protection).replays:
             return Comeback(misses=False, holds="kept")
         case _ if crash.memory == "kept":
-            return Comeback(misses=True, holds="kept")
+            return Comeback(misses=misses, holds="kept")
         case Checkpoint(every=every):
             age = crash.age if crash.age is not None else chance * every
-            return Comeback(
-                misses=True, holds="older", age=round(age * rate), every=max(1, round(every * rate))
-            )
+            return Comeback(misses, "older", age=round(age * rate), every=max(1, round(every * rate)))
         case _:
-            return Comeback(misses=True, holds="empty")
+            return Comeback(misses=misses, holds="empty")
 
 
 def state_after(
@@ -69,22 +73,29 @@ def state_after(
     saved = max(0, begin - back.age)
     pages = golden.state_before(known.element, golden.starting_at(saved))
     found = {slot: pages[slot] for slot in slots}
-    for number, slot in enumerate(operator.slots):
-        if slot in operator.slides:
-            port = number if len(operator.ports) > 1 else 0
-            name = f"{operator.name}/{slot}"
-            found[name] = _without_stale(found[name], known, port, saved, back.every, end - saved)
+    for slot in operator.slides:
+        port = int(slot) if len(operator.ports) > 1 else 0
+        name = f"{operator.name}/{slot}"
+        lost = (end if back.misses else begin) - saved
+        found[name] = _without_stale(found[name], known, port, saved, back.every, lost)
     return found
 
 
 def _without_stale(pages: Pages, known: Incoming, port: int, saved: int, every: int, lost: int) -> Pages:
-    """Leave out as many of the oldest tuples of each key as would have come in since, at its rate when it was saved."""
-    position, stream = known.places[:, 0], np.asarray(known.ports)[known.stream]
-    recent = known.hashes[(position >= saved - every) & (position < saved) & (stream == port)]
-    hashes, counts = np.unique(recent, return_counts=True)
-    gone = np.round(counts / every * lost).astype(np.int64)
+    """Leave out as many of the oldest tuples of each key as would have come in since.
 
-    def left(wanted: np.ndarray, held: np.ndarray) -> np.ndarray:
+    A key's rate is that of the interval before it was saved, or if nothing came then, that of all the time before.
+    """
+    position, of_port = known.places[:, 0], np.asarray(known.ports)[known.stream] == port
+    before = known.keys[of_port & (position < saved)]
+    recent = known.keys[of_port & (position >= saved - every) & (position < saved)]
+    hashes, total = np.unique(before, return_counts=True)
+    rates = total / max(1, saved)
+    newest, counts = np.unique(recent, return_counts=True)
+    rates[np.searchsorted(hashes, newest)] = counts / max(1, min(every, saved))
+    gone = np.round(rates * lost).astype(np.int64)
+
+    def left(wanted: Hashes, held: Ints) -> Ints:
         if not len(hashes):
             return held
         at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
@@ -95,14 +106,23 @@ def _without_stale(pages: Pages, known: Incoming, port: int, saved: int, every: 
 
 
 def leaving(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
-    """Return the streams that leave a group of operators, for each operator outside that reads some."""
+    """Return the streams that leave a group of operators, for each operator outside that reads some.
+
+    In a graph that faults are woven into, a stream that passes one is still the same.
+    """
     mine = {stream for name in group for stream in graph[name].outputs}
     found: dict[str, list[str]] = {}
     for operator in graph:
-        if operator.name not in group and not isinstance(operator, Faulty):
-            streams = [s for port in operator.ports for s in port if s in mine]
-            if streams:
-                found[operator.name] = list(dict.fromkeys(streams))
+        if operator.name in group or isinstance(operator, Faulty):
+            continue
+        for stream in (s for port in operator.ports for s in port):
+            producer = graph.producer(stream)
+            while isinstance(producer, Faulty):
+                stream = producer.stream
+                producer = graph.producer(producer.ports[0][0])
+            if stream in mine:
+                streams = found.setdefault(operator.name, [])
+                streams += [stream] if stream not in streams else []
     return found
 
 

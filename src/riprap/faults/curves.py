@@ -24,7 +24,7 @@ def over_time(
 ) -> list[dict[str, Any]]:
     """Return for each target, at the offset of its greatest impact, the errors after an outage of every length."""
     known = {trial.id: trial for trial in trials if not trial.error}
-    runs = {run.seed: np.asarray(run.local) for run in golden}
+    runs = {run.seed: np.asarray(run.local) for run in golden if not run.error}
     right = np.array(list(runs.values()))
     found = []
     for criticality in criticalities:
@@ -34,8 +34,11 @@ def over_time(
         lines = []
         for outage in campaign.outages:
             place = place_id(criticality.model, criticality.targets, worst.offset)
-            repeated = [(k, known.get(f"{place}/{outage}/{k}")) for k in range(campaign.repetitions)]
-            wrong = [trial.over(runs[k]) for k, trial in repeated if trial is not None]
+            repeated = [
+                (k if campaign.interleave is not None else 0, known.get(f"{place}/{outage}/{k}"))
+                for k in range(campaign.repetitions)
+            ]
+            wrong = [trial.over(runs[seed]) for seed, trial in repeated if trial is not None and seed in runs]
             if not wrong:
                 continue
             errors = local_errors(np.array(wrong), right, signed=True)

@@ -19,7 +19,6 @@ from riprap.faults.metrics import (
     local_errors,
     notices,
     outage_impact,
-    quality_scores,
     recover,
     repeated_quality,
 )
@@ -28,6 +27,7 @@ from riprap.faults.scoring import GoldenScored, Scored, place_id
 
 Verdict = Literal["protect", "restart is enough", "no effect", "unknown"]
 Interval = tuple[float, float]
+_UNKNOWN: Interval = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Criticality:
     correlations: tuple[float, ...]
     D: float
     anova: Anova
-    R: int
+    R: int | None
     R_interval: Interval
     I: float  # noqa: E741  (the paper's name)
     I_interval: Interval
@@ -115,7 +115,7 @@ class Criticality:
             "C_interval": [number(v) for v in self.C_interval],
             "D": number(self.D),
             "anova": self.anova.outcome,
-            "anova_p": self.anova.p,
+            "anova_p": None if self.anova.p is None else number(self.anova.p),
             "R": self.R,
             "R_interval": [number(v) for v in self.R_interval],
             "I": number(self.I),
@@ -156,14 +156,14 @@ def evaluate(
 ) -> tuple[Criticality, ...]:
     """Make the metrics of every target under every model, those of the greatest impact first."""
     known = {trial.id: trial for trial in trials}
-    runs = {run.seed: run for run in golden}
+    runs = {run.seed: run for run in sorted(golden, key=lambda run: run.seed) if not run.error}
     found = [
         _evaluate(campaign, model, targets, known, runs)
         for model in campaign.models
-        for targets in campaign.targets
+        for targets in campaign.placed[model]
     ]
     order = {model: n for n, model in enumerate(campaign.models)}
-    return tuple(sorted(found, key=lambda c: (order[c.model], -c.I, -c.R)))
+    return tuple(sorted(found, key=lambda c: (order[c.model], math.isnan(c.I), -c.I, -(c.R or 0))))
 
 
 def _evaluate(
@@ -173,95 +173,101 @@ def _evaluate(
     known: Mapping[str, Scored],
     runs: Mapping[int, GoldenScored],
 ) -> Criticality:
-    cells = {
-        (offset, outage): [
-            known.get(f"{place_id(model, targets, offset)}/{outage}/{k}") for k in range(campaign.repetitions)
-        ]
-        for offset in campaign.offsets
-        for outage in campaign.outages
-    }
-    sound = {cell: [t for t in trials if t is not None and not t.error] for cell, trials in cells.items()}
-    # A repetition that failed somewhere is left out everywhere, so that all that are compared have the same.
-    bad = {k for trials in cells.values() for k, t in enumerate(trials) if t is None or t.error}
-    used = [k for k in range(campaign.repetitions) if k not in bad]
-    unknown = sum(t is None or bool(t.error) for trials in cells.values() for t in trials)
-    places = [place_id(model, targets, offset) for offset in campaign.offsets]
-    reference = np.array([[run.affected[place] for run in runs.values()] for place in places])
-    shape = (len(campaign.offsets), len(campaign.outages))
-    lengths = tuple(
-        _length(outage, [t for o in campaign.offsets for t in sound[o, outage]])
-        for outage in campaign.outages
-    )
-    if not used:
-        nothing = np.full(shape, math.nan)
-        return Criticality(
-            model=model, targets=targets, C=math.nan, C_interval=(math.nan, math.nan), correlations=(), D=math.nan,
-            anova=Anova("constant"), R=0, R_interval=(math.nan, math.nan), I=math.nan, I_interval=(math.nan, math.nan),
-            lengths=lengths, quality=nothing, intervals=np.stack([nothing, nothing], axis=-1), lines=(), spans=(),
-            notices=False, unknown=unknown, varies=False,
-        )  # fmt: skip
-    faulty = np.array(
-        [
-            [[_sound(cells[offset, outage][k]).affected for k in used] for outage in campaign.outages]
-            for offset in campaign.offsets
-        ]
-    )
-    each = repeated_quality(faulty, reference)
-    quality = quality_scores(faulty, reference)
-    C, correlations = outage_impact(lengths, quality)
-    dependency = data_dependency(faulty[:, -1], reference)
-    spans, by_repetition, sensitive = [], [], False
-    right = np.array([run.local for run in runs.values()])
+    cells: dict[tuple[int, Outage], list[tuple[int, Scored]]] = {}
+    unknown = 0
     for offset in campaign.offsets:
-        longest = [_sound(cells[offset, campaign.outages[-1]][k]) for k in used]
-        begin = longest[0].begins
-        wrong = np.array([t.over(np.asarray(runs[k].local)) for k, t in zip(used, longest, strict=True)])[
-            :, begin:
+        for outage in campaign.outages:
+            mine = []
+            for repetition in range(campaign.repetitions):
+                trial = known.get(f"{place_id(model, targets, offset)}/{outage}/{repetition}")
+                seed = repetition if campaign.interleave is not None else 0
+                if trial is None or trial.error or seed not in runs:
+                    unknown += 1
+                else:
+                    mine.append((seed, trial))
+            cells[offset, outage] = mine
+    places = [place_id(model, targets, offset) for offset in campaign.offsets]
+    reference = [
+        np.array([run.affected[place] for run in runs.values() if place in run.affected]) for place in places
+    ]
+    each = [
+        [
+            repeated_quality(np.array([t.affected for _, t in cells[offset, outage]]), reference[i])
+            for outage in campaign.outages
         ]
+        for i, offset in enumerate(campaign.offsets)
+    ]
+    quality = np.array([[_mean(cell) for cell in row] for row in each])
+    lengths = tuple(
+        _length(outage, [t for o in campaign.offsets for _, t in cells[o, outage]])
+        for outage in campaign.outages
+    )
+    C, correlations = outage_impact(lengths, quality)
+    dependency = data_dependency([row[-1] for row in each])
+    spans, sensitive, worst = _spans(campaign, cells, runs)
+    sure = [c for c in correlations if not math.isnan(c)]
+    return Criticality(
+        model=model,
+        targets=targets,
+        C=C,
+        C_interval=interval_of(np.array(sure)) if sure else _UNKNOWN,
+        correlations=correlations,
+        D=dependency.deviation,
+        anova=dependency.anova,
+        R=max((span.recovery for span in spans), default=None),
+        R_interval=interval_of(worst[:, 0]) if len(worst) else _UNKNOWN,
+        I=max((span.impact for span in spans), default=math.nan),
+        I_interval=interval_of(worst[:, 1]) if len(worst) else _UNKNOWN,
+        lengths=lengths,
+        quality=quality,
+        intervals=np.array([[interval_of(cell) if len(cell) else _UNKNOWN for cell in row] for row in each]),
+        lines=tuple(fit_line(lengths, row) for row in quality),
+        spans=tuple(spans),
+        notices=sensitive,
+        unknown=unknown,
+        varies=campaign.repetitions < 2 or any(len(c) > 1 and np.ptp(c) > 0 for row in each for c in row),
+    )
+
+
+def _spans(
+    campaign: Campaign,
+    cells: Mapping[tuple[int, Outage], Sequence[tuple[int, Scored]]],
+    runs: Mapping[int, GoldenScored],
+) -> tuple[list[Span], bool, Floats]:
+    """Follow the longest outage at every offset; say whether the score notices, and R and I of every repetition."""
+    right = np.array([run.local for run in runs.values()])
+    spans: list[Span] = []
+    sensitive = False
+    repeated: dict[int, list[tuple[int, float]]] = {}
+    for offset in campaign.offsets:
+        longest = cells[offset, campaign.outages[-1]]
+        if not longest:
+            continue
+        begin = longest[0][1].begins
+        wrong = np.array([trial.over(np.asarray(runs[seed].local)) for seed, trial in longest])[:, begin:]
         errors = local_errors(wrong, right[:, begin:], signed=True)
         recovery, impact = _recover(campaign, errors)
         spans.append(
             Span(
                 offset=offset,
                 begins=begin,
-                lasts=longest[0].ends - begin + 1,
+                lasts=longest[0][1].ends - begin + 1,
                 errors=errors if campaign.signed else np.abs(errors),
                 recovery=recovery,
                 impact=impact,
             )
         )
-        by_repetition.append(
-            [_recover(campaign, local_errors(one[np.newaxis], right[:, begin:])) for one in wrong]
-        )
-        changed = np.array(sorted({t for trial in longest for t in trial.sections if t >= begin}), int)
+        for number, one in enumerate(wrong):
+            found = _recover(campaign, local_errors(one[np.newaxis], right[:, begin:]))
+            repeated.setdefault(number, []).append(found)
+        changed = np.array(sorted({t for _, trial in longest for t in trial.sections if t >= begin}), int)
         sensitive = sensitive or notices(wrong[:, changed - begin], right[:, changed])
-    worst = np.array(by_repetition, float).max(axis=0)
-    return Criticality(
-        model=model,
-        targets=targets,
-        C=C,
-        C_interval=interval_of(np.array([c for c in correlations if not math.isnan(c)] or [math.nan])),
-        correlations=correlations,
-        D=dependency.deviation,
-        anova=dependency.anova,
-        R=max(span.recovery for span in spans),
-        R_interval=interval_of(worst[:, 0]),
-        I=max(span.impact for span in spans),
-        I_interval=interval_of(worst[:, 1]),
-        lengths=lengths,
-        quality=quality,
-        intervals=np.array([[interval_of(cell) for cell in row] for row in each]),
-        lines=tuple(fit_line(lengths, row) for row in quality),
-        spans=tuple(spans),
-        notices=sensitive,
-        unknown=unknown,
-        varies=bool((np.ptp(faulty, axis=-1) > 0).any()) or len(used) < 2,
-    )
+    worst = np.array([np.max(np.array(found, float), axis=0) for found in repeated.values()])
+    return spans, sensitive, worst
 
 
-def _sound(trial: Scored | None) -> Scored:
-    assert trial is not None
-    return trial
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _length(outage: Outage, trials: Sequence[Scored]) -> float:

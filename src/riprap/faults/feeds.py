@@ -78,7 +78,14 @@ def _read(source: Source, columns: Sequence[str]) -> Rows:
         feed.find(_ALL)
         rows = read_rows(feed.log.segments, 0, feed.log.rows, source, columns)
     order = np.argsort(rows.position, kind="stable")
-    return rows if bool((order == np.arange(len(order))).all()) else take(rows, order)
+    found = rows if bool((order == np.arange(len(order))).all()) else take(rows, order)
+    again = np.flatnonzero(found.position[1:] == found.position[:-1])
+    if len(again):
+        raise GraphError(
+            f"{source}: position {found.position[again[0]]} is there twice, so tuples cannot be told apart: name a "
+            "column that numbers them"
+        )
+    return found
 
 
 def read_tables(graph: Graph) -> dict[str, pa.Table]:

@@ -12,11 +12,13 @@ line that a crash cut off is removed.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,14 +32,14 @@ FORMAT = "riprap-campaign/1"
 T = TypeVar("T")
 
 
-def fingerprint(graph: Graph, campaign: Campaign, feed: Mapping[str, Any]) -> str:
-    """Return what tells one question from another: the graph, the campaign and the feed."""
+def fingerprint(graph: Graph, campaign: Campaign, about: Mapping[str, Any]) -> str:
+    """Return what tells one question from another: the graph, the campaign, the feed and what else it depends on."""
     told = {
         "operators": [
             [o.name, o.kind, o.summary(), [list(port) for port in o.ports], repr(o.protect)] for o in graph
         ],
         "campaign": campaign.describe(),
-        "feed": feed,
+        "about": about,
     }
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
@@ -49,8 +51,23 @@ class CampaignFolder:
         self.path = path
 
     @classmethod
-    def open(cls, path: Path, about: Mapping[str, Any]) -> CampaignFolder:
-        """Open the folder of a campaign, or make it; one with another campaign in it is refused."""
+    @contextlib.contextmanager
+    def open(cls, path: Path, about: Mapping[str, Any]) -> Iterator[CampaignFolder]:
+        """Open the folder of a campaign, or make it, for this process alone; one with another in it is refused."""
+        found = cls._open(path, about)
+        with open(path / ".lock", "wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(
+                    f"another process is at work in {path}. Wait for it, or name another folder"
+                ) from None
+            for name in ("trials.jsonl", "golden.jsonl"):
+                _cut_off(path / name)
+            yield found
+
+    @classmethod
+    def _open(cls, path: Path, about: Mapping[str, Any]) -> CampaignFolder:
         file = path / "campaign.json"
         if file.exists():
             there = read_json(file)
@@ -58,8 +75,6 @@ class CampaignFolder:
                 raise RunError(
                     f"{path} holds another campaign, or this one on another feed or application. Name another folder"
                 )
-            for name in ("trials.jsonl", "golden.jsonl"):
-                _cut_off(path / name)
             return cls(path)
         if path.is_dir() and any(path.iterdir()):
             raise RunError(f"{path} is there and is no campaign's folder. Name another")
@@ -85,12 +100,14 @@ class CampaignFolder:
         return read_json(file) if file.exists() else None
 
     def trials(self) -> list[Scored]:
-        """Read the trials that are known."""
-        return _read(self.path / "trials.jsonl", Scored.from_json)
+        """Read the trials that are known; of one that was tried again, what came of it last."""
+        found = _read(self.path / "trials.jsonl", Scored.from_json)
+        return list({trial.id: trial for trial in found}.values())
 
     def golden(self) -> list[GoldenScored]:
         """Read the golden runs that are known, in order."""
-        return sorted(_read(self.path / "golden.jsonl", GoldenScored.from_json), key=lambda run: run.seed)
+        found = {run.seed: run for run in _read(self.path / "golden.jsonl", GoldenScored.from_json)}
+        return [found[seed] for seed in sorted(found)]
 
     def add_trials(self, trials: Sequence[Scored]) -> None:
         """Write trials down."""

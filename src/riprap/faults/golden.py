@@ -12,9 +12,10 @@ from riprap.compiler import Layout, compile_graph
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
 from riprap.faults.feeds import Feed
+from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Piece, Player, State
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Custom, Outlet, Source
+from riprap.graph.operators import Outlet, Source
 from riprap.operators.arrival import Arrival, Rows
 from riprap.operators.chunk import Ints
 
@@ -55,8 +56,10 @@ class Golden:
     @property
     def separate(self) -> bool:
         """Whether the tuples of a block may depend on where it ends, so that blocks cannot be put together."""
-        # A user's operator is called once a batch and port, and what it puts out then comes there.
-        return self.numbered or any(o.control or isinstance(o, Custom) for o in self.graph)
+        several = len(self.graph.of_kind(Source)) > 1
+        return any(o.control for o in self.graph) or (
+            several and (self.numbered or bool(lags_of(self.graph)))
+        )
 
     @property
     def whole(self) -> bool:

@@ -53,39 +53,17 @@ class Dependency:
     anova: Anova
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """How long the output is wrong, and how wrong: by offset, and the worst."""
-
-    sections: tuple[int, ...]
-    impacts: tuple[float, ...]
-
-    @property
-    def time(self) -> int:
-        return max(self.sections, default=0)
-
-    @property
-    def impact(self) -> float:
-        return max(self.impacts, default=0.0)
-
-
-def quality_scores(faulty: Floats, golden: Floats) -> Floats:
-    """Return Q of offsets by durations (equations 1 and 2); ``faulty`` has repetitions last, ``golden`` its runs.
-
-    >>> quality_scores(np.array([[[1.0, 3.0], [4.0, 4.0]]]), np.array([[2.0, 6.0]]))
-    array([[0.5, 1. ]])
-    """
-    return repeated_quality(faulty, golden).mean(axis=-1)
-
-
 def repeated_quality(faulty: Floats, golden: Floats) -> Floats:
-    """Return the quality of every repetition; unknown where golden runs score 0 and a faulty one does not.
+    """Return the quality of every repetition (equations 1 and 2: Q is its mean) of one offset and duration.
 
-    Where both score 0, as they do over no tuples at all, nothing is lost: it is 1.
+    It is unknown where golden runs score 0 and a faulty one does not. Where both score 0, as they do over no tuples at
+    all, nothing is lost: it is 1.
+
+    >>> repeated_quality(np.array([1.0, 3.0]), np.array([2.0, 6.0]))
+    array([0.25, 0.75])
     """
-    right = golden.mean(axis=-1).reshape(-1, *(1,) * (faulty.ndim - 1))
-    both_nothing = np.where(faulty == 0.0, 1.0, math.nan)
-    return np.where(right != 0.0, faulty / np.where(right != 0.0, right, 1.0), both_nothing)
+    right = float(golden.mean()) if len(golden) else math.nan
+    return faulty / right if right != 0.0 else np.where(faulty == 0.0, 1.0, math.nan)
 
 
 def outage_impact(durations: Sequence[float], quality: Floats) -> tuple[float, tuple[float, ...]]:
@@ -108,15 +86,17 @@ def outage_impact(durations: Sequence[float], quality: Floats) -> tuple[float, t
     return (float(np.mean(known)) if known else math.nan), tuple(found)
 
 
-def data_dependency(faulty: Floats, golden: Floats) -> Dependency:
-    """Return D (equation 4): ``faulty`` has offsets by repetitions at one duration, ``golden`` offsets by runs.
+def data_dependency(quality: Sequence[Floats]) -> Dependency:
+    """Return D (equation 4) of the quality of every repetition, offset by offset, at one duration.
 
-    The deviation is that of a sample: of offsets that could have been others.
+    The deviation is that of a sample: of offsets that could have been others. An offset whose quality is unknown counts
+    for nothing.
     """
-    each = repeated_quality(faulty, golden)
-    each = each[~np.isnan(each).any(axis=-1)]
-    deviation = float(np.std(each.mean(axis=-1), ddof=1)) if len(each) > 1 else 0.0
-    return Dependency(deviation, _anova(list(each)))
+    known = [each for each in quality if len(each) and not np.isnan(each).any()]
+    if not known:
+        return Dependency(math.nan, Anova("constant"))
+    deviation = float(np.std([each.mean() for each in known], ddof=1)) if len(known) > 1 else 0.0
+    return Dependency(deviation, _anova(known))
 
 
 def _anova(groups: Sequence[Floats]) -> Anova:

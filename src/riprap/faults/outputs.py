@@ -20,6 +20,14 @@ from riprap.operators.chunk import Ints
 from riprap.state.hashing import Hashes, hash_arrays
 from riprap.state.windows import ranges
 
+# Where a tuple is that has no number.
+NOWHERE = np.iinfo(np.int64).min
+
+
+def places(piece: Piece, by: str) -> Ints:
+    """Return the number of each tuple in a column."""
+    return order_numbers(piece.columns[by])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
@@ -43,7 +51,7 @@ class Form:
             raise ValueError("no piece, not even an empty one")
         whole = concatenate(pieces)
         columns = {name: whole.columns[name] for name in self.columns}
-        place = self.place_of(whole, self.by) if self.by else whole.tags[self.origin + 1]
+        place = places(whole, self.by) if self.by else whole.tags[self.origin + 1]
         known = (
             [whole.columns[n] for n in self.key]
             if self.key
@@ -52,14 +60,9 @@ class Form:
         identity = hash_arrays(known) if whole.rows else np.empty(0, np.uint64)
         return Output(columns, whole.tags, self.section(place), identity)
 
-    @staticmethod
-    def place_of(piece: Piece, by: str) -> Ints:
-        """Return the number of each tuple in a column."""
-        return order_numbers(piece.columns[by])
-
     def section(self, place: Ints) -> Ints:
         """Return the section of each place."""
-        return np.clip((place - self.first) // self.length, 0, self.count - 1)
+        return np.clip((np.maximum(place, self.first) - self.first) // self.length, 0, self.count - 1)
 
 
 @dataclass(frozen=True, slots=True)

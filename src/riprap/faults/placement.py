@@ -6,9 +6,11 @@ A fault at an operator that is no target does what one at the target before it d
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from riprap.errors import GraphError
+from riprap.graph.faults import Corruption, Crash, Model
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator, Sink, Source
 
@@ -22,28 +24,44 @@ class Target:
     stands_for: tuple[str, ...] = ()
 
 
-def find_targets(graph: Graph, sink: str, *, stateful: bool = False) -> tuple[Target, ...]:
-    """Choose the targets for a sink: every source, then breadth first whatever is told apart by the paper's rules.
+def find_targets(graph: Graph, sink: str, model: Model | Crash | None = None) -> tuple[Target, ...]:
+    """Choose the targets of a model of faults for a sink: every source, then what the paper's rules tell apart.
 
-    With ``stateful``, for faults that change what operators hold, those that hold anything too.
+    A crash also changes what operators hold, so those that hold anything are told apart. What is corrupted may be
+    changed by any operator, so it is corrupted in front of each that reads the column.
     """
     if sink not in {s.name for s in graph.of_kind(Sink)}:
         there = ", ".join(s.name for s in graph.of_kind(Sink))
         raise GraphError(f"there is no sink '{sink}'; there are: {there}")
     mine = _leading_to(graph, sink)
+    if isinstance(model, Corruption):
+        return tuple(_corruptible(graph, model, mine))
     chosen: dict[str, str] = {}
     stand_in: dict[str, str] = {}
     for operator in _breadth_first(graph, mine):
-        why = _why(graph, operator, mine, stateful=stateful)
-        if why is not None:
-            chosen[operator.name] = why
+        if isinstance(operator, Source) and operator.tick is not None:
+            continue
+        why = _why(graph, operator, mine, stateful=isinstance(model, Crash))
+        before = [b.name for b in graph.before(operator) if b.name in stand_in]
+        if why is not None or not before:
+            chosen[operator.name] = why or "a source"
             stand_in[operator.name] = operator.name
         else:
-            stand_in[operator.name] = stand_in[graph.before(operator)[0].name]
+            stand_in[operator.name] = stand_in[before[0]]
     return tuple(
         Target(name, why, tuple(o for o, by in stand_in.items() if by == name and o != name))
         for name, why in chosen.items()
     )
+
+
+def _corruptible(graph: Graph, model: Corruption, mine: set[str]) -> Iterator[Target]:
+    for operator in _breadth_first(graph, mine):
+        if isinstance(operator, Sink) or (isinstance(operator, Source) and operator.tick is not None):
+            continue
+        streams = [s for port in operator.ports for s in port] or [operator.name]
+        there = [c for c in model.columns if any(c in graph.schema_of(s).names for s in streams)]
+        if there:
+            yield Target(operator.name, f"has {', '.join(there)} to be corrupted")
 
 
 def _leading_to(graph: Graph, sink: str) -> set[str]:
@@ -66,7 +84,7 @@ def _breadth_first(graph: Graph, mine: set[str]) -> list[Operator]:
 
 def _why(graph: Graph, operator: Operator, mine: set[str], *, stateful: bool) -> str | None:
     if isinstance(operator, Source):
-        return None if operator.tick is not None else "a source"
+        return "a source"
     if isinstance(operator, Sink):
         return None
     before = [b for b in graph.before(operator) if not (isinstance(b, Source) and b.tick is not None)]

@@ -137,12 +137,12 @@ class Player:
             {slot: outcome.pages_of(slot, older) for slot, older in state.items()},
         )
 
-    def keys_of(self, stream: str, piece: Piece) -> Hashes:
-        """Return the keys, as this element has them, of tuples that come in by a stream."""
+    def hashes_of(self, stream: str, piece: Piece) -> Hashes:
+        """Return the key, as this element has it, of each tuple that comes in by a stream."""
         data = [e for e in self.plan.entries if e.tick is None]
         none = {e.name: _nothing(self.plan, e.name) for e in data}
         keys, codes = key_rows(data, {**none, stream: piece.as_rows()})
-        return np.unique(keys.hashes[codes[stream]])
+        return keys.hashes[codes[stream]]
 
 
 def of_keys(arrival: Arrival, hashes: Hashes) -> Arrival:

@@ -114,7 +114,13 @@ def _told(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]
         "models": list(campaign["models"]),
         "offsets": campaign["offsets"],
         "outages": result["outages"],
-        "stands_for": {target["name"]: target["stands_for"] for target in about["targets"]},
+        "stands_for": {
+            model: {t["name"]: t["stands_for"] for t in about["targets"] if t["model"] == model}
+            for model in campaign["models"]
+        },
+        "length": "tuples of the target"
+        if campaign["tuples"] or campaign["clock"]
+        else "tuples of the source",
     }
 
 
@@ -140,7 +146,7 @@ def trials_table(folder: CampaignFolder) -> pa.Table:
                 "offset": int(offset),
                 "outage": outage,
                 "repetition": int(repetition),
-                "affected_score": trial.affected,
+                "affected_score": None if trial.error else trial.affected,
                 "sections_changed": len(trial.sections),
                 "begins": trial.begins,
                 "ends": trial.ends,

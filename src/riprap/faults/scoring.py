@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
 from riprap.errors import RunError
-from riprap.faults.campaign import Campaign, Targets, Task
+from riprap.faults.campaign import Campaign, Targets, Task, is_drawn
 from riprap.faults.scores import Floats
 from riprap.faults.setup import Seeded
 from riprap.state.hashing import Hashes
 
-# A model, its targets and an offset; and as text.
-Place = tuple[str, Targets, int]
-Affected = Mapping[str, Hashes]
+# By place the tuples that are affected, or why that is not known.
+Affected = Mapping[str, Hashes | str]
 
 
 def place_id(model: str, targets: Targets, offset: int) -> str:
@@ -67,11 +66,15 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenScored:
-    """A golden run: its score over the tuples that are affected at each place, and in every section."""
+    """A golden run: its score over the tuples that are affected at each place, and in every section.
+
+    ``error`` says why nothing is known.
+    """
 
     seed: int
-    affected: Mapping[str, float]
-    local: tuple[float, ...]
+    affected: Mapping[str, float] = field(default_factory=dict)
+    local: tuple[float, ...] = ()
+    error: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,20 +82,52 @@ class GoldenScored:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
         """Take up what was written down."""
-        return cls(seed=told["seed"], affected=dict(told["affected"]), local=tuple(told["local"]))
+        return cls(**{**told, "local": tuple(told["local"])})
 
 
-def affected_sets(seeded: Seeded, campaign: Campaign) -> Affected:
-    """Find the tuples of the output that the longest outage at each place affects."""
-    longest = campaign.outages[-1]
-    found = {}
+def affected_sets(first: Seeded, campaign: Campaign, *, only: str | None = None) -> Affected:
+    """Find the tuples of the output that the longest outage at each place affects: by comparing with golden runs.
+
+    What a random fault affects is what it does in any repetition.
+    """
+    found: dict[str, Hashes | str] = {}
+    seeds = {first.seed: first}
     for model in campaign.models:
-        for targets in campaign.targets:
+        repetitions = campaign.repetitions if is_drawn(campaign.models[model]) else 1
+        for targets in campaign.placed[model]:
             for offset in campaign.offsets:
-                task = Task(model=model, targets=targets, offset=offset, outage=longest, repetition=0)
-                differences = seeded.differences(seeded.run(task))
-                found[place_id(model, targets, offset)] = seeded.right.affected(differences)
+                place = place_id(model, targets, offset)
+                if only is not None and place != only:
+                    continue
+                try:
+                    found[place] = _affected(first, seeds, repetitions, model, targets, offset)
+                except Exception as error:
+                    found[place] = f"{type(error).__name__}: {error}"
     return found
+
+
+def _affected(
+    first: Seeded, seeds: dict[int, Seeded], repetitions: int, model: str, targets: Targets, offset: int
+) -> Hashes:
+    setup = first.setup
+    tuples = np.empty(0, np.uint64)
+    for repetition in range(repetitions):
+        seed = setup.seed_of(repetition)
+        if seed not in seeds:
+            # One more at a time: a golden run is large.
+            for other in [s for s in seeds if s != first.seed]:
+                del seeds[other]
+            seeds[seed] = setup.seeded(seed, first.right)
+        task = Task(
+            model=model,
+            targets=targets,
+            offset=offset,
+            outage=setup.campaign.outages[-1],
+            repetition=repetition,
+        )
+        seeded = seeds[seed]
+        tuples = np.union1d(tuples, seeded.right.affected(seeded.differences(seeded.run(task))))
+    return tuples
 
 
 def check_score(seeded: Seeded) -> None:
@@ -125,16 +160,20 @@ def score_trial(seeded: Seeded, task: Task, affected: Affected, *, shortcut: boo
         local = seeded.right.scores(differences)
         where = np.flatnonzero(local != seeded.right.local)
         begins, ends = seeded.span(task)
+        tuples = affected[place_id(task.model, task.targets, task.offset)]
+        if isinstance(tuples, str):
+            raise RunError(f"which tuples the longest outage affects is not known: {tuples}")
+        score = seeded.right.score_of(tuples, differences)
+        if not np.isfinite(np.append(local, score)).all():
+            raise RunError(f"the score '{seeded.setup.campaign.score.name}' is not a number")
         return Scored(
             id=task.id,
-            affected=seeded.right.score_of(
-                affected[place_id(task.model, task.targets, task.offset)], differences
-            ),
+            affected=score,
             sections=tuple(where.tolist()),
             local=tuple(local[where].tolist()),
             begins=begins,
             ends=ends,
-            lost=sum(seeded.hit(target, task.offset, task.outage).count for target in task.targets),
+            lost=trial.hit,
             replayed=trial.replayed,
             seconds=time.perf_counter() - began,
         )
@@ -147,8 +186,9 @@ def score_trial(seeded: Seeded, task: Task, affected: Affected, *, shortcut: boo
 
 def score_golden(seeded: Seeded, affected: Affected) -> GoldenScored:
     """Score a golden run."""
+    known = {place: tuples for place, tuples in affected.items() if not isinstance(tuples, str)}
     return GoldenScored(
         seed=seeded.seed,
-        affected={place: seeded.right.score_of(tuples) for place, tuples in affected.items()},
+        affected={place: seeded.right.score_of(tuples) for place, tuples in known.items()},
         local=tuple(np.asarray(seeded.right.local).tolist()),
     )

@@ -9,61 +9,81 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.compiler import compile_graph
+from riprap.compiler import Layout, compile_graph
 from riprap.compiler.weaving import weave
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Outage, Targets, Task
-from riprap.faults.crashing import come_back, covers, group_of, leaving, state_after
+from riprap.faults.crashing import Comeback, come_back, covers, group_of, leaving, state_after
 from riprap.faults.feeds import Feed, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_golden
 from riprap.faults.interleaving import interleave, weave_lags
-from riprap.faults.outputs import Form, Right
+from riprap.faults.outputs import NOWHERE, Form, Right, places
 from riprap.faults.placement import Target, find_targets
 from riprap.faults.scores import Floats
 from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
-from riprap.graph.faults import Crash, Fault, Loss, Replicas
-from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Sink
+from riprap.graph.faults import Corruption, Crash, Fault, Loss, Model, Replicas
+from riprap.graph.graph import Graph, Restart
+from riprap.graph.operators import Faulty, Inlet, Sink, Source
+from riprap.operators.faulty import can_flip
 from riprap.operators.given import Pages
 from riprap.state.hashing import Hashes
 
 BLOCK_ROWS = 25_000
 
 
-def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, tuple[Target, ...]]:
-    """Return a campaign with its targets, chosen by the rules of placement unless it names some; and why each is one.
+def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[Target, ...]]]:
+    """Return a campaign with the targets of each model, and why each is one.
 
-    A target "pe:NAME" is all operators of a processing element.
+    They are chosen by the rules of placement unless the campaign names some; "pe:NAME" is all operators of a processing
+    element.
     """
     if campaign.sink not in {s.name for s in graph.of_kind(Sink)}:
         there = ", ".join(s.name for s in graph.of_kind(Sink))
         raise GraphError(f"there is no sink '{campaign.sink}' to score; there are: {there}")
-    if not campaign.targets:
-        chosen = find_targets(graph, campaign.sink, stateful=campaign.crashes)
-        return replace(campaign, targets=tuple((t.name,) for t in chosen)), chosen
-    named = tuple(_named(graph, targets) for targets in campaign.targets)
-    known = {o.name for o in graph}
-    for name in (name for together in named for name in together):
-        if name not in known:
+    if campaign.targets:
+        named = tuple(_named(graph, targets) for targets in campaign.targets)
+        if len(set(named)) < len(named):
+            raise GraphError("targets: one of them is there twice")
+        chosen = {
+            m: tuple(Target("+".join(t), "named by the campaign") for t in named) for m in campaign.models
+        }
+        return replace(campaign, targets=named, placed=dict.fromkeys(campaign.models, named)), chosen
+    chosen = {name: find_targets(graph, campaign.sink, model) for name, model in campaign.models.items()}
+    for name, targets in chosen.items():
+        if not targets:
             raise GraphError(
-                f"there is no operator '{name}' to inject faults at; there are: {', '.join(sorted(known))}"
+                f"model '{name}': no operator that leads to '{campaign.sink}' has what it is about"
             )
-    return replace(campaign, targets=named), tuple(
-        Target("+".join(t), "named by the campaign") for t in named
-    )
+    placed = {name: tuple((t.name,) for t in targets) for name, targets in chosen.items()}
+    everywhere = tuple(dict.fromkeys(t for targets in placed.values() for t in targets))
+    return replace(campaign, targets=everywhere, placed=placed), chosen
 
 
 def _named(graph: Graph, targets: Targets) -> Targets:
-    if len(targets) != 1 or not targets[0].startswith("pe:"):
-        return targets
-    plans = {plan.name: plan for plan in compile_graph(graph, buckets=1, tasks=1, path="direct").plans}
-    plan = plans.get(targets[0].removeprefix("pe:"))
-    if plan is None:
-        raise GraphError(
-            f"there is no processing element for target '{targets[0]}'; there are: {', '.join(plans)}"
-        )
-    return tuple(o.name for o in plan.graph if o.name in {u.name for u in graph} and not isinstance(o, Sink))
+    known = {o.name: o for o in graph if not isinstance(o, Sink)}
+    if len(targets) == 1 and targets[0].startswith("pe:"):
+        plans = {plan.name: plan for plan in compile_graph(unprotected(graph), buckets=1, tasks=1).plans}
+        plan = plans.get(targets[0].removeprefix("pe:"))
+        if plan is None:
+            there = ", ".join(plans)
+            raise GraphError(f"there is no processing element for target '{targets[0]}'; there are: {there}")
+        return tuple(o.name for o in plan.graph if o.name in known and not isinstance(o, Inlet))
+    for name in targets:
+        if name not in known:
+            there = ", ".join(sorted(known))
+            raise GraphError(f"there is no operator '{name}' to inject faults at; there are: {there}")
+        operator = known[name]
+        if isinstance(operator, Source) and operator.tick is not None:
+            raise GraphError(
+                f"'{name}' is a clock: its ticks go to every operator that hears it, and are not tuples"
+            )
+    return targets
+
+
+def unprotected(graph: Graph) -> Graph:
+    """Return a graph without policies: what they would do is worked out, not run."""
+    return replace(graph, operators=tuple(replace(o, protect=None) if o.protect else o for o in graph))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +91,34 @@ class Setup:
     """A campaign on a graph and its feed, woven and cut up. ``times`` has the time at each row of a clocked source."""
 
     campaign: Campaign
-    placed: tuple[Target, ...]
+    chosen: Mapping[str, tuple[Target, ...]]
+    user: Graph
     graph: Graph
     feed: Feed
     tables: Mapping[str, pa.Table]
+    restarts: Mapping[str, Restart]
     times: Floats | None = None
 
     @classmethod
     def of(cls, graph: Graph, campaign: Campaign, *, block_rows: int = BLOCK_ROWS) -> Setup:
         """Weave faults into a graph, and read and cut its feed."""
-        campaign, placed = place(graph, campaign)
-        lagging = weave_lags(graph) if campaign.interleave is not None else graph
+        campaign, chosen = place(graph, campaign)
+        bare = unprotected(graph)
         names = [name for together in campaign.targets for name in together]
         for model in campaign.models.values():
             if isinstance(model, Crash) and isinstance(model.protection, Replicas):
                 for targets in campaign.targets:
                     if covers(model.protection, targets):
                         names += leaving(graph, group_of(model.protection, targets))
+        lagging = weave_lags(bare) if campaign.interleave is not None else bare
         woven = weave(lagging, list(dict.fromkeys(names)), deep=campaign.deep)
-        rows = read_feed(woven, compile_graph(woven, buckets=1, tasks=1, path="direct"))
-        if campaign.crashes and len(rows) > 1:
+        layout = compile_graph(woven, buckets=1, tasks=1, path="direct")
+        _check_corruption(campaign, layout)
+        rows = read_feed(woven, layout)
+        if len(rows) > 1 and (campaign.crashes or campaign.stretch == "source"):
             raise GraphError(
-                "a crash is at a position of the source, and here are several: inject losses, or use one source"
+                "a crash, or stretch='source', is about positions of the source, and here are several: inject other "
+                "faults, with stretch='own', or use one source"
             )
         last = max(int(part.position.max(initial=-1)) for part in rows.values())
         beyond = [offset for offset in campaign.offsets if offset > last]
@@ -101,16 +127,28 @@ class Setup:
                 f"offset {beyond[0]:,} is beyond the stream, whose last position is {last:,}. Give smaller offsets, "
                 "or a longer feed"
             )
-        times = times_of(graph, campaign.clock) if campaign.clock is not None else None
-        setup = cls(campaign, placed, woven, Feed(rows, {}, np.empty(0, np.int64)), read_tables(graph), times)
+        elements = compile_graph(bare, buckets=1, tasks=1, path="direct").plans
+        setup = cls(
+            campaign,
+            chosen,
+            graph,
+            woven,
+            Feed(rows, {}, np.empty(0, np.int64)),
+            read_tables(graph),
+            {o.name: plan.restart for plan in elements for o in plan.graph if not isinstance(o, Inlet)},
+            times_of(graph, campaign.clock) if campaign.clock is not None else None,
+        )
         bounds = sorted({position for task in campaign.tasks() for position in setup._bounds(task)})
-        feed = cut_feed(woven, rows, block_rows=block_rows, bounds=bounds)
-        return replace(setup, feed=feed)
+        return replace(setup, feed=cut_feed(woven, rows, block_rows=block_rows, bounds=bounds))
 
     @property
     def last(self) -> int:
         """The last position of any source."""
         return max(int(part.position.max(initial=0)) for part in self.feed.rows.values())
+
+    def seed_of(self, repetition: int) -> int:
+        """Return the seed of the golden run a repetition is compared with: without lags all golden runs are one."""
+        return repetition if self.campaign.interleave is not None else 0
 
     def rate(self, outage: Outage) -> float:
         """Return the tuples of the source a second during an outage."""
@@ -119,23 +157,24 @@ class Setup:
         assert self.times is not None
         return measured_rate(self.times, outage.label)
 
-    def chance(self, task: Task, name: str) -> float:
-        """Draw where between two checkpoints of an operator the crash of a trial falls."""
-        return random.Random(f"{self.campaign.seed} {name} {task.offset} {task.repetition}").random()
+    def come_back(self, task: Task, crash: Crash, name: str) -> Comeback:
+        """Say how a target of a trial comes back from a crash."""
+        luck = random.Random(f"{self.campaign.seed} {name} {task.offset} {task.repetition}")
+        return come_back(
+            crash,
+            self.user[name],
+            restart=self.restarts[name],
+            rate=self.rate(task.outage),
+            chance=luck.random(),
+        )
 
     def _bounds(self, task: Task) -> set[int]:
         """Return the positions at which the trial of a crash needs a state."""
         crash = self.campaign.models[task.model]
         if not isinstance(crash, Crash):
             return set()
-        found = {task.offset}
-        if not isinstance(crash.protection, Replicas):
-            for name in task.targets:
-                back = come_back(
-                    crash, self.graph[name], rate=self.rate(task.outage), chance=self.chance(task, name)
-                )
-                found.add(max(0, task.offset - back.age))
-        return found
+        backs = [self.come_back(task, crash, name) for name in task.targets]
+        return {task.offset, *(max(0, task.offset - back.age) for back in backs)}
 
     def seeded(self, seed: int, reference: Right | None = None, *, bare: bool = False) -> Seeded:
         """Make the golden run of a seed; scores compare with that of another, or with itself.
@@ -149,8 +188,7 @@ class Setup:
         names = set() if bare else {o.target for o in graph.of_kind(Faulty) if o.role == "fault"}
         watch = {stream for name in names for stream in watched(graph, name)}
         golden = play_golden(graph, self.feed, watch=watch, tables=self.tables)
-        form = self._form(golden)
-        right = Right.of(form, campaign.score, golden.output(campaign.sink), reference)
+        right = Right.of(self._form(golden), campaign.score, golden.output(campaign.sink), reference)
         return Seeded(self, seed, golden, right, {name: incoming(golden, name) for name in names})
 
     def _form(self, golden: Golden) -> Form:
@@ -163,12 +201,10 @@ class Setup:
                 raise GraphError(
                     f"the campaign names column '{name}', which sink '{sink.name}' has not; it has: {there}"
                 )
-        origin = golden.layout.plans[0].origin
         first, last = 0, self.last
         if campaign.by is not None:
-            place = [Form.place_of(piece, campaign.by) for piece in golden.output(campaign.sink)]
-            numbers = np.concatenate(place)
-            numbers = numbers[numbers > np.iinfo(np.int64).min]
+            numbers = np.concatenate([places(piece, campaign.by) for piece in golden.output(campaign.sink)])
+            numbers = numbers[numbers > NOWHERE]
             if not len(numbers):
                 raise GraphError(
                     f"sink '{sink.name}' puts nothing out on this feed: there is nothing to score"
@@ -179,11 +215,32 @@ class Setup:
             columns=columns,
             key=campaign.key,
             by=campaign.by,
-            origin=origin,
+            origin=golden.layout.plans[0].origin,
             length=campaign.section,
             first=first,
             count=(last - first) // campaign.section + 1,
         )
+
+
+def _check_corruption(campaign: Campaign, layout: Layout) -> None:
+    """Refuse to corrupt what a trial cannot."""
+    for name, model in campaign.models.items():
+        if not isinstance(model, Corruption):
+            continue
+        for plan in layout.plans:
+            for woven in plan.graph.of_kind(Faulty):
+                here = (woven.target,) in campaign.placed[name] and woven.role == "fault"
+                for column in (c for c in model.columns if here and c in woven.schema.names):
+                    kind = woven.schema.field(column).type
+                    if model.change == "bits" and not can_flip(kind):
+                        raise GraphError(
+                            f"model '{name}': no bits of {column}, which is {kind}, can be flipped: give change="
+                        )
+                    if any(column in (entry.key or ()) for entry in plan.entries):
+                        raise GraphError(
+                            f"model '{name}': at '{woven.target}' {column} is what tuples are dealt out and kept by, "
+                            "and a trial does not send them elsewhere. Corrupt another column, or name other targets"
+                        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +251,14 @@ class Hit:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Harm:
-    """What a trial does: faults by target and stream, the keys hit by element and block, state that is another."""
+    """What a trial does: faults by target and stream, the keys hit by element and block, state that is another.
 
+    ``count`` is how many tuples are hit.
+    """
+
+    count: int = 0
     faults: dict[str, dict[str, Fault]] = field(default_factory=dict)
     hits: dict[str, dict[int, Hashes]] = field(default_factory=dict)
     replaced: dict[str, Replaced] = field(default_factory=dict)
@@ -217,11 +278,13 @@ class Seeded:
     def hit(self, target: str, offset: int, outage: Outage) -> Hit:
         """Convert an offset and an outage to a target's own tuples."""
         setup, known = self.setup, self.incoming[target]
+        if not len(known):
+            return Hit(0, 0)
         if setup.campaign.stretch == "source":
             length = outage.tuples if outage.tuples is not None else outage.seconds * setup.rate(outage)
             return Hit(*known.between(offset, offset + int(length)))
-        rows = max(part.rows for part in setup.feed.rows.values())
-        share = len(known) / max(1, rows)
+        # Where there are several sources, positions are those of the longest.
+        share = len(known) / max(part.rows for part in setup.feed.rows.values())
         if outage.tuples is not None:
             count = outage.tuples
         elif outage.rate is not None:
@@ -229,7 +292,8 @@ class Seeded:
         else:
             assert setup.times is not None
             count = int(outage.seconds * measured_rate(setup.times[known.rows(setup.feed)], outage.label))
-        return Hit(int(offset * share), count)
+        first = int(offset * share)
+        return Hit(first, max(0, min(count, len(known) - first)))
 
     def span(self, task: Task) -> tuple[int, int]:
         """Return the sections of the output in which the fault of a trial begins and ends."""
@@ -252,17 +316,27 @@ class Seeded:
     def run(self, task: Task, *, shortcut: bool = True) -> Trial:
         """Run a trial; without the ``shortcut`` every tuple of it from the beginning to the end."""
         model = self.setup.campaign.models[task.model]
-        harm = self._crash(task, model) if isinstance(model, Crash) else Harm()
-        if not isinstance(model, Crash):
-            fault = Fault(model=model, seed=self.setup.campaign.seed + task.repetition)
+        harm = Harm()
+        if isinstance(model, Crash):
+            self._crash(harm, task, model)
+        else:
             for target in task.targets:
-                self._hit(harm, target, self.hit(target, task.offset, task.outage), fault)
+                self._hit(harm, task, target, self.hit(target, task.offset, task.outage), model)
         if shortcut:
-            return run_trial(self.golden, harm.faults, harm.hits, harm.replaced)
-        return replay_trial(self.golden, harm.faults, harm.replaced)
+            trial = run_trial(self.golden, harm.faults, harm.hits, harm.replaced)
+        else:
+            trial = replay_trial(self.golden, harm.faults, harm.replaced)
+        trial.hit = harm.count
+        return trial
 
     def _hit(
-        self, harm: Harm, target: str, hit: Hit, fault: Fault, streams: Sequence[str] | None = None
+        self,
+        harm: Harm,
+        task: Task,
+        target: str,
+        hit: Hit,
+        model: Model,
+        streams: Sequence[str] | None = None,
     ) -> None:
         """Let a fault hit some of a target's tuples, on all its streams or on some."""
         if not hit.count:
@@ -270,42 +344,48 @@ class Seeded:
         known = self.incoming[target]
         own = harm.faults.setdefault(target, {})
         for stream, stretches in known.stretches(hit.first, hit.count).items():
-            if streams is None or stream in streams:
-                own[stream] = replace(fault, stretches=stretches)
+            fitting = _fitting(model, self.setup.graph.schema_of(stream).names)
+            if fitting is not None and (streams is None or stream in streams):
+                own[stream] = Fault(model=fitting, stretches=stretches, seed=self._seed(task, target, stream))
+        harm.count += hit.count
         for element, block, keys in known.hits(hit.first, hit.count):
             mine = harm.hits.setdefault(element, {})
             mine[block] = np.union1d(mine[block], keys) if block in mine else keys
 
-    def _crash(self, task: Task, crash: Crash) -> Harm:
-        setup, graph, harm = self.setup, self.setup.graph, Harm()
+    def _seed(self, task: Task, target: str, stream: str) -> int:
+        """Draw a seed: operators that fail together, and their streams, do not lose the same by chance."""
+        luck = random.Random(f"{self.setup.campaign.seed} {task.repetition} {target} {stream}")
+        return luck.getrandbits(48)
+
+    def _crash(self, harm: Harm, task: Task, crash: Crash) -> None:
+        setup, graph = self.setup, self.setup.graph
         block = self.golden.starting_at(task.offset)
         rate = setup.rate(task.outage)
         lost = task.outage.seconds * rate
         states: dict[str, dict[str, Pages]] = {}
-        loss = Fault(model=Loss())
         if isinstance(crash.protection, Replicas) and covers(crash.protection, task.targets):
-            lost = min(lost, crash.protection.failover * rate)
+            end = task.offset + int(min(lost, crash.protection.failover * rate))
             group = group_of(crash.protection, task.targets)
-            for reader, streams in leaving_woven(graph, group).items():
-                hit = Hit(*self.incoming[reader].between(task.offset, task.offset + int(lost)))
-                self._hit(harm, reader, hit, loss, streams)
+            for reader, streams in leaving(graph, group).items():
+                self._hit(
+                    harm, task, reader, Hit(*self.incoming[reader].between(task.offset, end)), Loss(), streams
+                )
             if crash.protection.diverging:
                 for name in group:
-                    there = self._other().state_before(element_of(self.golden, name), block)
+                    element = element_of(self.golden, name)
+                    there = self._other().state_before(element, block)
                     own = {slot: there[slot] for slot in (f"{name}/{slot}" for slot in graph[name].slots)}
-                    states.setdefault(element_of(self.golden, name), {}).update(own)
+                    states.setdefault(element, {}).update(own)
         else:
             end = task.offset + int(lost)
             for name in task.targets:
-                operator, known = graph[name], self.incoming[name]
-                back = come_back(crash, operator, rate=rate, chance=setup.chance(task, name))
+                known, back = self.incoming[name], setup.come_back(task, crash, name)
                 if back.misses:
-                    self._hit(harm, name, Hit(*known.between(task.offset, end)), loss)
-                if back.holds != "kept" and operator.stateful:
-                    state = state_after(self.golden, known, operator, back, begin=task.offset, end=end)
+                    self._hit(harm, task, name, Hit(*known.between(task.offset, end)), Loss())
+                if back.holds != "kept" and graph[name].stateful:
+                    state = state_after(self.golden, known, graph[name], back, begin=task.offset, end=end)
                     states.setdefault(known.element, {}).update(state)
         harm.replaced.update({element: Replaced(block, pages) for element, pages in states.items() if pages})
-        return harm
 
     def _other(self) -> Golden:
         """Return a golden run in which streams interleave in another way: what a replica has seen."""
@@ -322,14 +402,12 @@ class Seeded:
 _REPLICA = 1_000_003
 
 
-def leaving_woven(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
-    """Return the streams that leave a group, of a graph that faults are woven into, by the reader they go to."""
-    mine = {stream for name in group for stream in graph[name].outputs}
-    found: dict[str, list[str]] = {}
-    for woven in graph.of_kind(Faulty):
-        if woven.role == "fault" and woven.target not in group and woven.stream in mine:
-            found.setdefault(woven.target, []).append(woven.stream)
-    return found
+def _fitting(model: Model, columns: Sequence[str]) -> Model | None:
+    """Return what a model does to a stream with some columns; None if nothing."""
+    if not isinstance(model, Corruption):
+        return model
+    there = tuple(c for c in model.columns if c in columns)
+    return replace(model, columns=there) if there else None
 
 
 def measured_rate(times: Floats, label: str) -> float:
@@ -337,5 +415,5 @@ def measured_rate(times: Floats, label: str) -> float:
     if len(times) < 2 or times[-1] <= times[0]:
         raise GraphError("the clock of the campaign does not go on: outages in seconds cannot be made tuples")
     if label == "peak":
-        return float(np.bincount(np.floor(times - times.min()).astype(np.int64)).max())
+        return float(np.unique(np.floor(times), return_counts=True)[1].max())
     return float((len(times) - 1) / (times.max() - times.min()))

@@ -7,28 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riprap.errors import RunError
+from riprap.errors import GraphError, RunError
 from riprap.faults.feeds import Feed
 from riprap.faults.golden import Golden
 from riprap.graph.faults import Stretch
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Inlet, Source
+from riprap.graph.operators import Faulty, Inlet
 from riprap.operators.chunk import FIRST, Ints
 from riprap.state.hashing import Hashes
-
-
-def streams_of(graph: Graph, target: str) -> tuple[str, ...]:
-    """Return the streams a fault of a target is woven into: those it reads, or its own if it is a source."""
-    if isinstance(graph[target], Source):
-        return (target,)
-    ports = (stream for port in graph[target].ports for stream in port)
-    return tuple(dict.fromkeys(_named(graph, stream) for stream in ports))
-
-
-def _named(graph: Graph, stream: str) -> str:
-    """Return the stream that a fault was woven into."""
-    producer = graph.producer(stream)
-    return producer.stream if isinstance(producer, Faulty) else stream
 
 
 def watched(graph: Graph, target: str) -> tuple[str, ...]:
@@ -45,8 +31,9 @@ class Incoming:
     """The tuples that reach a target, in order over all its streams.
 
     ``element`` is the target's own processing element, ``elements`` those in which each stream can be hit.
-    ``stream`` numbers the stream each came by; ``source`` and ``places`` say where it derives from: its position there,
-    and the path from there, filled up to one length. ``depths`` is how long the path of each stream really is, and
+    ``stream`` numbers the stream each came by, ``hashes`` are of its key where it can be hit and ``keys`` of that in
+    the target's own element; ``source`` and ``places`` say where it derives from: its position there, and the path
+    from there, filled up to one length. ``depths`` is how long the path of each stream really is, and
     ``ports`` the input port it is on. ``in_order`` says whether positions never fall, as those of a single source.
     """
 
@@ -60,6 +47,7 @@ class Incoming:
     places: Ints
     block: Ints
     hashes: Hashes
+    keys: Hashes
     in_order: bool
 
     def __len__(self) -> int:
@@ -89,8 +77,9 @@ class Incoming:
         if self.in_order:
             first, after = np.searchsorted(position, [begin, end])
             return (int(first), int(after - first)) if after > first else (0, 0)
-        inside = np.flatnonzero((position >= begin) & (position < end))
-        return (int(inside[0]), int(inside[-1] - inside[0]) + 1) if len(inside) else (0, 0)
+        raise GraphError(
+            "a stretch of source positions needs one source: give stretch='own' where there are several"
+        )
 
     def hits(self, first: int, count: int) -> Iterator[tuple[str, int, Hashes]]:
         """List the keys of some tuples, by element and block."""
@@ -147,10 +136,13 @@ def incoming(golden: Golden, target: str) -> Incoming:
     elements = tuple(element_of(golden, o.name) for o in woven)
     origin = golden.players[element].plan.origin
     parts: list[tuple[int, int, list[Ints], Hashes]] = []
+    own: list[Hashes] = []
     for number, (stream, where) in enumerate(zip(reads, elements, strict=True)):
         for block, known in enumerate(golden.blocks[where]):
             piece = known.watched[stream]
             parts.append((number, block, list(piece.tags), piece.hashes))
+            same = where == element
+            own.append(piece.hashes if same else golden.players[element].hashes_of(woven[number].name, piece))
     deepest = max(len(tags) for _, _, tags, _ in parts)
     order_columns: list[list[Ints]] = [[] for _ in range(deepest)]
     for _, _, tags, hashes in parts:
@@ -177,5 +169,6 @@ def incoming(golden: Golden, target: str) -> Incoming:
         places=np.column_stack([column[order] for column in columns[origin + 1 :]]),
         block=block[order],
         hashes=hashes[order],
+        keys=np.concatenate(own)[order],
         in_order=bool((position[1:] >= position[:-1]).all()),
     )

@@ -22,7 +22,7 @@ from riprap.faults.converging import held_by, same, same_values
 from riprap.faults.golden import Golden, Replaced, play_golden, rows_of, sent
 from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Piece, Player, State, concatenate, joined, of_keys
-from riprap.graph.operators import Outlet, Sink
+from riprap.graph.operators import Custom, Outlet, Sink
 from riprap.operators.arrival import Arrival, Tags
 from riprap.operators.chunk import Ints
 from riprap.state.hashing import Hashes
@@ -61,6 +61,7 @@ class Trial:
 
     differences: Differences = field(default_factory=dict)
     replayed: int = 0
+    hit: int = 0
 
     def output(self, golden: Golden, sink: str) -> list[Piece]:
         """Return what reached a sink, block by block."""
@@ -87,8 +88,7 @@ def run_trial(
         plan = replace(whole, graph=give(whole.graph, faults))
         player = Player(plan, golden.players[plan.name].tables)
         incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
-        # Without a key there is one state for all, whatever it is kept by.
-        rerun = _rerun if any(e.key for e in plan.entries) and not golden.whole else _rerun_whole
+        rerun = _rerun_whole if golden.whole or _needs_all(plan) else _rerun
         found = rerun(
             golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial
         )
@@ -99,6 +99,19 @@ def run_trial(
             elif isinstance(operator, Sink):
                 trial.differences[name] = differs
     return trial
+
+
+def _needs_all(plan: Plan) -> bool:
+    """Say whether what an element does with a tuple may depend on those of other keys.
+
+    Without a key there is one state for all, whatever it is kept by. A user's operator puts out where what it was
+    called with ends. And a stream that lags behind others of a channel comes right after those that are there.
+    """
+    return (
+        not any(entry.key for entry in plan.entries)
+        or bool(plan.graph.of_kind(Custom))
+        or (bool(plan.inlets) and bool(lags_of(plan.graph)))
+    )
 
 
 def replay_trial(golden: Golden, faults: Faults, replaced: Mapping[str, Replaced] | None = None) -> Trial:
@@ -244,7 +257,7 @@ def _new_keys(
         if block in differs:
             # In this element's key, which is not that of the one before.
             found += [
-                player.keys_of(stream, piece) for piece in (differs[block].missing, differs[block].more)
+                player.hashes_of(stream, piece) for piece in (differs[block].missing, differs[block].more)
             ]
     if replaced is not None and replaced.block == block:
         before = golden.state_before(player.plan.name, block)

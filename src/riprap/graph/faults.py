@@ -124,12 +124,14 @@ Protection = Checkpoint | Consistent | Eventual | Replicas
 class Crash:
     """An operator is gone for an outage, and comes back as its protection lets it.
 
-    ``protection`` is "own", that written beside the operator, or another instead, or None. ``memory`` says whether the
-    memory of its host is lost with it. ``age`` is how many seconds before the crash a checkpoint was taken; without it
-    that is drawn, anything up to its interval.
+    ``protection`` is "own", that written beside the operator, or another instead, or None. ``restart`` is "own", as its
+    processing element was placed, or another: "resume" reads the input of the outage later, "live" never. ``memory``
+    says whether the memory of its host is lost with it. ``age`` is how many seconds before the crash a checkpoint was
+    taken; without it that is drawn, anything up to its interval.
     """
 
     protection: Protection | Literal["own"] | None = "own"
+    restart: Literal["own", "live", "resume"] = "own"
     memory: Literal["lost", "kept"] = "lost"
     age: float | None = None
 
@@ -138,6 +140,13 @@ class Crash:
             raise GraphError(f"age={self.age}: give how many seconds a checkpoint is old, 0 or more")
         if self.memory not in ("lost", "kept"):
             raise GraphError(f"memory={self.memory!r}: the memory of a host is 'lost' or 'kept'")
+        if self.restart not in ("own", "live", "resume"):
+            raise GraphError(f"restart={self.restart!r}: it is 'own', 'live' or 'resume'")
+
+    @property
+    def drawn(self) -> bool:
+        """Whether what happens differs from repetition to repetition."""
+        return self.age is None and not isinstance(self.protection, Replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +158,16 @@ class Fault:
     seed: int = 0
 
     @property
+    def drawn(self) -> bool:
+        """Whether what happens depends on the seed."""
+        match self.model:
+            case Loss(keep=keep):
+                return 0.0 < keep < 1.0
+            case Corruption(change=change):
+                return change == "bits"
+        return isinstance(self.model, Reordering | Lag)
+
+    @property
     def deep(self) -> bool:
         """Whether tuples are repeated, or come at another place than they did: it takes a number in their path."""
         return isinstance(self.model, Duplication | Lateness | Reordering | Lag)
@@ -156,7 +175,7 @@ class Fault:
     def describe(self) -> str:
         """Say in a line what happens."""
         many = len(self.stretches)
-        where = "everywhere" if not many else f"in {many} stretch{'es' if many > 1 else ''}"
+        where = f"in {many} stretch{'' if many == 1 else 'es'}"
         match self.model:
             case Loss(keep=keep):
                 kept = f", {keep:.0%} kept" if keep else ""

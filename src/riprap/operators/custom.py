@@ -29,7 +29,8 @@ from riprap.operators.submissions import Line, Submissions
 from riprap.state.keys import encode_keys
 from riprap.state.windows import Contents, gather, make_page
 
-_KEPT = pa.struct([("object", pa.large_binary()), ("token", pa.string())])
+# What a page holds. The token is drawn for every page, and says nothing about the state.
+HELD = pa.struct([("object", pa.large_binary()), ("token", pa.string())])
 # Tuples are turned into Python values so many at a time.
 _AT_ONCE = 10_000
 # A thread that holds a permit for so many seconds after the end of a batch is taken to hang.
@@ -193,7 +194,7 @@ class Instance:
             return {}
         with self.permits.serving():
             saved = save(self.operator, self._user)
-        held = pa.array([{"object": saved, "token": self.token}], _KEPT)
+        held = pa.array([{"object": saved, "token": self.token}], HELD)
         keys, _ = encode_keys([], 0)
         return {"0": make_page(keys, Contents(np.array([0, 1]), held, np.zeros((1, 1), np.int64)))}
 
@@ -229,7 +230,7 @@ KEPT = _Kept()
 def _instance(operator: Custom, pages: Mapping[str, Pages]) -> Iterator[Instance]:
     """Find or make the instance whose state is that of the page; keep it if it does not fail."""
     keys, _ = encode_keys([], 0)
-    held = gather(pages.get("0", ()), keys, _KEPT).tuples
+    held = gather(pages.get("0", ()), keys, HELD).tuples
     instance = KEPT.take(operator, held.field("token")[0].as_py() if len(held) else None)
     ready = instance is not None
     if instance is None:

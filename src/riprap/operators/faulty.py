@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from riprap.graph.faults import Corruption, Duplication, Fault, Lag, Lateness, Loss, Reordering, Stretch
 from riprap.graph.operators import Faulty
-from riprap.operators.chunk import FIRST, LAST, Chunk, Ints, Marks
-from riprap.operators.given import Given, Result, index_among
+from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
+from riprap.operators.given import Given, Result, hash_part, index_among
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -92,31 +92,35 @@ def _word(seed: int, source: Ints, places: Sequence[Ints]) -> Words:
 def _repeat(chunk: Chunk, times: Ints | None) -> Chunk:
     """Let tuples come several times, each with a number; without a word once."""
     if times is None:
-        path = (*chunk.path, np.zeros(chunk.rows, np.int64))
-        return replace(chunk, path=path, marks=_marks(chunk.marks, chunk.marks.at))
+        nothing = np.zeros(chunk.rows, np.int64)
+        return replace(chunk, path=(*chunk.path, nothing, nothing), marks=_marks(chunk.marks, chunk.marks.at))
     row = np.repeat(np.arange(chunk.rows), times)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
     marks = _marks(chunk.marks, np.searchsorted(row, chunk.marks.at))
     made = replace(chunk, marks=chunk.marks.take(slice(0, 0))).take(row)
-    return replace(made, path=(*made.path, nth), marks=marks)
+    return replace(made, path=(*made.path, nth, np.zeros(len(nth), np.int64)), marks=marks)
 
 
 def _marks(marks: Marks, at: Ints) -> Marks:
     """Lengthen the path of punctuations: each comes before the tuples that it came before."""
-    return replace(marks, at=at, path=(*marks.path, np.full(len(marks), FIRST)))
+    first = np.full(len(marks), FIRST)
+    return replace(marks, at=at, path=(*marks.path, first, first))
 
 
 def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
     """Put tuples where the tuple of their source would be that has a virtual position; there they come last."""
     source, position = (given.tags[given.origin + n] for n in (0, 1))
-    rank, path = chunk.rank.copy(), [p.copy() for p in (*chunk.path, np.zeros(chunk.rows, np.int64))]
+    nothing = np.zeros(chunk.rows, np.int64)
+    rank, path = chunk.rank.copy(), [p.copy() for p in (*chunk.path, nothing, nothing)]
     rows = np.flatnonzero(moved)
     rank[rows] = _last_before(source, position, chunk.rank[rows], virtual[rows])
     away = rows[rank[rows] > chunk.rank[rows]]
-    for numbers in path[:-1]:
+    for numbers in path[:-2]:
         numbers[away] = LAST
-    # Those that come to the same place stay in their order; all that derive from one tuple are here together.
-    path[-1][away] = ((position[chunk.rank[away]] + 1) << _SIBLING_BITS) + index_among(chunk.rank)[away]
+    # Those that come to the same place stay in their order, key by key: what others there are makes no difference.
+    path[-2][away] = ((position[chunk.rank[away]] + 1) << _SIBLING_BITS) + _among_its_key(chunk)[away]
+    of_key = np.append(hash_part(given.keys), 0)
+    path[-1][away] = of_key[np.where(chunk.code[away] == EVERY, -1, chunk.code[away])]
     in_order = np.lexsort((*path[::-1], rank))
     plain = replace(chunk, marks=chunk.marks.take(slice(0, 0)))
     made = plain.take(in_order)
@@ -130,6 +134,17 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
     ]
     tuples = np.lexsort(both[::-1]) < made.rows
     return replace(made, marks=replace(marks, at=np.cumsum(tuples)[~tuples]))
+
+
+def _among_its_key(chunk: Chunk) -> Ints:
+    """Number the tuples of each rank and key from 0."""
+    order = np.lexsort((chunk.code, chunk.rank))
+    rank, code = chunk.rank[order], chunk.code[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (rank[1:] != rank[:-1]) | (code[1:] != code[:-1])
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = index_among(np.cumsum(new))
+    return numbers
 
 
 def _last_before(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
@@ -186,22 +201,38 @@ def _corrupt(
     for number, name in enumerate(n for n in model.columns if n in columns):
         values = columns[name].take(pa.array(rows))
         if model.change == "bits":
-            word = _word(seed + number, source[rows], [p[rows] for p in places])
+            word = _word(seed ^ (number << 48), source[rows], [p[rows] for p in places])
             changed = flip_bits(values, word)
         else:
             changed = model.change(values)
         where = np.arange(chunk.rows)
         where[rows] = chunk.rows + np.arange(len(rows))
-        both = pa.concat_arrays([columns[name], changed.cast(columns[name].type)])
+        whole = columns[name]
+        if pa.types.is_dictionary(whole.type):
+            whole = whole.dictionary_decode()
+        both = pa.concat_arrays([whole, changed.cast(whole.type)])
         columns[name] = both.take(pa.array(where))
     return chunk.with_columns(columns)
 
 
+def can_flip(kind: pa.DataType) -> bool:
+    """Say whether bits of values of a type can be flipped."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = ("boolean", "floating", "integer", "string", "timestamp", "date32")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
+
+
 def flip_bits(values: pa.Array, word: Words) -> pa.Array:
     """Flip a bit of every value, chosen by a random word; null stays null."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
     kind = values.type
     if pa.types.is_boolean(kind):
         return pa.compute.invert(values)
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        return flip_bits(values.cast(whole), word).cast(kind)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         plain = values.fill_null(0).to_numpy(zero_copy_only=False)
         bits = plain.view(f"u{plain.dtype.itemsize}")

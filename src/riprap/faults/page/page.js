@@ -76,7 +76,9 @@ function chart(holder, { series, x, y, wide, zero, marks = [], labels }) {
       for (const p of known) {
         if (p.low !== undefined && p.high > p.low) make("line", { class: "whisker", stroke: s.colour, x1: at(p.x), x2: at(p.x), y1: up(p.low), y2: up(p.high) }, canvas);
         make("circle", { cx: at(p.x), cy: up(p.y), r: size, fill: s.colour }, canvas);
-        hover(make("circle", { class: "point", cx: at(p.x), cy: up(p.y), r: Math.max(6, size), fill: "transparent" }, canvas), p.tip);
+        const point = make("circle", { class: "point", cx: at(p.x), cy: up(p.y), r: Math.max(6, size), fill: "transparent" }, canvas);
+        make("title", {}, point, p.tip);
+        hover(point, p.tip);
       }
     }
   };
@@ -85,7 +87,8 @@ function chart(holder, { series, x, y, wide, zero, marks = [], labels }) {
     const dot = element("span", { class: "dot" });
     dot.style.background = s.colour;
     const button = element("button", { type: "button", title: "show or hide" }, dot, s.name);
-    button.addEventListener("click", () => { off.has(s.name) ? off.delete(s.name) : off.add(s.name); button.classList.toggle("off"); draw(); });
+    button.setAttribute("aria-pressed", true);
+    button.addEventListener("click", () => { off.has(s.name) ? off.delete(s.name) : off.add(s.name); button.classList.toggle("off"); button.setAttribute("aria-pressed", !off.has(s.name)); draw(); });
     legend.append(button);
   }
   draw();
@@ -94,8 +97,9 @@ function chart(holder, { series, x, y, wide, zero, marks = [], labels }) {
 
 const mine = () => told.operators.filter((o) => o.model === model);
 const name = (o) => o.targets.join("+");
-const worst = () => Math.max(...told.operators.map((o) => o.I ?? 0), 1e-9);
-const level = (o) => o.I === null ? "var(--none)" : o.R === 0 ? "var(--low)" : o.verdict === "restart is enough" ? "var(--low)" : o.I >= .3 * worst() ? "var(--high)" : "var(--middle)";
+const worst = () => Math.max(...mine().map((o) => o.I ?? 0), 1e-9);
+const level = (o) => o.verdict === "unknown" || o.verdict === "no effect" ? "var(--none)" : o.verdict === "restart is enough" ? "var(--low)" : o.I >= .3 * worst() ? "var(--high)" : "var(--middle)";
+const keys = (node, act) => node.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } });
 
 function table() {
   const body = byId("metrics");
@@ -103,10 +107,10 @@ function table() {
     const dot = element("span", { class: "dot" });
     dot.style.background = level(o);
     const cell = (text, range) => element("td", {}, text, ...(range && range[0] !== null && range[0] !== range[1] ? [element("span", { class: "range" }, `${nice(range[0])} to ${nice(range[1])}`)] : []));
-    const row = element("tr", { tabindex: 0, "data-name": name(o), onclick: () => choose(name(o)) },
+    const row = element("tr", { tabindex: 0, role: "button", "data-name": name(o), onclick: () => choose(name(o)) },
       element("td", {}, dot, name(o)), cell(o.C === null ? "?" : o.C.toFixed(2), o.C_interval), cell(o.D === null ? "?" : o.D.toFixed(2)),
-      cell(o.anova), cell(String(o.R), o.R_interval), cell(o.I === null ? "?" : o.I.toFixed(2), o.I_interval), element("td", {}, o.words));
-    row.addEventListener("keydown", (event) => { if (event.key === "Enter") choose(name(o)); });
+      cell(o.anova), cell(o.R === null ? "?" : String(o.R), o.R_interval), cell(o.I === null ? "?" : o.I.toFixed(2), o.I_interval), element("td", {}, o.words));
+    keys(row, () => choose(name(o)));
     return row;
   }));
 }
@@ -114,11 +118,15 @@ function table() {
 function drawing() {
   for (const group of document.querySelectorAll(".drawing .operator")) {
     const own = mine().find((o) => o.targets.includes(group.dataset.name));
-    const stand = own ?? mine().find((o) => o.targets.some((t) => (told.stands_for[t] ?? []).includes(group.dataset.name)));
+    const stand = own ?? mine().find((o) => o.targets.some((t) => (told.stands_for[model][t] ?? []).includes(group.dataset.name)));
     group.classList.toggle("target", own !== undefined);
     for (const box of group.querySelectorAll("rect")) box.style.fill = own || stand ? level(own ?? stand) : "var(--none)";
     for (const text of group.querySelectorAll("text")) text.style.fill = "var(--ink)";
-    if (own || stand) group.onclick = () => choose(name(own ?? stand));
+    if (!own && !stand) continue;
+    group.onclick = () => choose(name(own ?? stand));
+    group.setAttribute("tabindex", 0);
+    group.setAttribute("role", "button");
+    group.onkeydown = (event) => { if (event.key === "Enter") group.onclick(); };
   }
 }
 
@@ -127,7 +135,7 @@ function figures() {
   const long = told.outages.length - 1;
   byId("chosen").textContent = chosen;
   chart(byId("by-outage"), {
-    x: "outage, tuples of the source", y: "quality score", zero: 1,
+    x: `outage, ${told.length}`, y: "quality score", zero: 1,
     series: o.quality.map((row, i) => {
       const line = o.fits[i], ends = line ? [o.outages[0], o.outages[long]].map((at) => [at, line.start + line.slope * at]) : undefined;
       return {

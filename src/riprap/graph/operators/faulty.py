@@ -26,7 +26,8 @@ class Faulty(PassesOn):
 
     @property
     def depth(self) -> int:
-        return int(self.deep)
+        # A place of its own, and the key.
+        return 2 if self.deep else 0
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return (passed_on(self, needed),)
