@@ -14,6 +14,7 @@ from riprap.compiler import compile_graph
 from riprap.compiler.weaving import Faults, weave
 from riprap.faults.feeds import cut_feed, read_feed, read_tables
 from riprap.faults.golden import Golden, play_golden
+from riprap.faults.interleaving import interleave, weave_lags
 from riprap.faults.replay import Piece
 from riprap.faults.targets import incoming, watched
 from riprap.faults.trial import Trial, replay_trial, run_trial
@@ -32,17 +33,14 @@ def graph_of(program: Program) -> Graph:
 
 
 def golden_of(
-    graph: Graph,
-    targets: Sequence[str],
-    *,
-    deep: bool = False,
-    block_rows: int = 7,
-    bounds: Sequence[int] = (),
+    graph: Graph, targets: Sequence[str], *, deep: bool = False, block_rows: int = 7, lag: int | None = None
 ) -> Golden:
-    """Weave faults in front of targets, and replay without any."""
-    woven = weave(graph, targets, deep=deep)
+    """Weave faults in front of targets, and replay without any; streams that meet may lag."""
+    woven = weave(weave_lags(graph) if lag is not None else graph, targets, deep=deep)
     rows = read_feed(woven, compile_graph(woven, buckets=1, tasks=1, path="direct"))
-    feed = cut_feed(woven, rows, block_rows=block_rows, bounds=bounds)
+    feed = cut_feed(woven, rows, block_rows=block_rows)
+    if lag is not None:
+        woven = interleave(woven, distance=lag, knots=tuple((feed.marks + 1).tolist()), seed=block_rows)
     watch = {stream for target in targets for stream in watched(woven, target)}
     return play_golden(woven, feed, watch=watch, tables=read_tables(graph))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.faults.test_chain import application, campaign
@@ -12,6 +13,7 @@ from tests.faults.test_chain import application, campaign
 import riprap as rr
 from riprap.errors import GraphError, RunError
 from riprap.faults import Campaign, Count, Crash, Loss, Mean, Overlap, Own, Replicas, Rmse, Sum, read_campaign
+from riprap.faults.scores import Cut
 from riprap.faults.scoring import check_score
 from riprap.faults.setup import Setup, place
 from riprap.graph.faults import Corruption, Duplication, Lateness, Reordering
@@ -130,6 +132,9 @@ def test_what_is_wrong_in_yaml_is_said(tmp_path: Path, text: str, said: str) -> 
         ({"section": 0}, "must be positive"),
         ({"offsets": (-1,)}, "from 0 on"),
         ({"repetitions": 3}, "interleave="),
+        ({"golden": 3, "models": {"half": Loss(keep=0.5)}}, "interleave="),
+        ({"offsets": (5, 5)}, "there twice"),
+        ({"models": {"a/b": Loss()}}, "letters, digits"),
         ({"interleave": 2, "key": ()}, "key="),
         ({"models": {"crash": Crash()}}, "stretch='source'"),
         ({"models": {"crash": Crash()}, "stretch": "source"}, "outages in seconds"),
@@ -149,6 +154,9 @@ def test_what_is_wrong_in_a_campaign_is_said(more: dict[str, Any], said: str) ->
         ({"targets": (("Even",),)}, "no operator 'Even'"),
         ({"targets": (("pe:none",),)}, "no processing element"),
         ({"sink": "In"}, "no sink 'In'"),
+        ({"targets": (("Odd",), ("Odd",))}, "there twice"),
+        ({"models": {"wrong": Corruption(columns=("price",))}, "targets": ()}, "has what it is about"),
+        ({"models": {"wrong": Corruption(columns=("k",))}}, "kept by"),
     ],
 )
 def test_what_does_not_fit_the_application_is_said(more: dict[str, Any], said: str) -> None:
@@ -161,7 +169,7 @@ def test_what_does_not_fit_the_application_is_said(more: dict[str, Any], said: s
     [
         ({"score": Sum("gain")}, "column 'gain'"),
         ({"by": "time"}, "column 'time'"),
-        ({"key": ("k",)}, "column 'k'"),
+        ({"key": ("v",)}, "column 'v'"),
     ],
 )
 def test_columns_that_the_sink_has_not_are_said(more: dict[str, Any], said: str) -> None:
@@ -206,11 +214,7 @@ def test_two_campaigns_that_say_the_same_are_the_same() -> None:
 
 
 def test_overlap_is_that_of_sets() -> None:
-    from riprap.faults.scores import Cut
-
     def cut(values: list[int]) -> Cut:
-        import numpy as np
-
         return Cut({"a": pa.array(values, pa.int64())}, np.array([0, len(values)]))
 
     mine, right = cut([1, 2, 2, 5]), cut([1, 2, 3, 4])

@@ -151,7 +151,7 @@ def test_operators_that_fail_together_lose_what_each_would() -> None:
 def test_a_crash_without_protection_forgets() -> None:
     asked = campaign(
         targets=(("Sums",),), stretch="source", tuples=(), seconds=TUPLES, rates={"": 1.0},
-        models={"crash": Crash(protection=None)},
+        models={"crash": Crash(protection=None, restart="live")},
     )  # fmt: skip
 
     outputs = {(o, t): plain(range(o, o + t), forget=o + t) for o in OFFSETS for t in TUPLES}

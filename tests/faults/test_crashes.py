@@ -60,12 +60,14 @@ def campaign(crash: Crash, targets: tuple[str, ...], **more: Any) -> Campaign:
 
 
 PROTECTIONS: dict[str, Crash] = {
-    "none": Crash(protection=None),
-    "checkpoint": Crash(protection=rr.checkpoint(every="3s"), age=2.0),
-    "checkpoint of any age": Crash(protection=rr.checkpoint(every="3s")),
+    "none": Crash(protection=None, restart="live"),
+    "none, and resumes": Crash(protection=None),
+    "checkpoint": Crash(protection=rr.checkpoint(every="3s"), age=2.0, restart="live"),
+    "checkpoint, and resumes": Crash(protection=rr.checkpoint(every="3s"), age=2.0),
+    "checkpoint of any age": Crash(protection=rr.checkpoint(every="3s"), restart="live"),
     "consistent": Crash(protection=rr.consistent(period="1s")),
     "eventual": Crash(protection=rr.eventual(every="1s")),
-    "memory kept": Crash(protection=None, memory="kept"),
+    "memory kept": Crash(protection=None, memory="kept", restart="live"),
     "replicas": Crash(protection=Replicas(failover=1.0)),
     "replicas of a group": Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums"))),
 }
@@ -91,6 +93,18 @@ def test_replicas_that_diverge_hold_what_another_order_makes() -> None:
 
     for fast, slow in trials:
         assert_same(seeded.golden, fast, slow)
+    same = Setup.of(
+        application().graph(),
+        campaign(Crash(protection=Replicas(failover=1.0)), ("Met",), interleave=15),
+        block_rows=37,
+    ).seeded(0)
+    alike = [same.run(task) for task in same.setup.campaign.tasks()]
+    # Other state makes other output than the same state does.
+    assert any(
+        sum(d.more.rows for d in one.differences.get("Out", {}).values())
+        != sum(d.more.rows for d in other.differences.get("Out", {}).values())
+        for (one, _), other in zip(trials, alike, strict=True)
+    )
 
 
 def plain(begin: int, end: int, *, saved: int | None, stale: dict[str, int] | None = None) -> dict[int, int]:
@@ -129,14 +143,14 @@ def output(crash: Crash, offset: int, seconds: float) -> dict[int, int]:
 
 @pytest.mark.parametrize("offset", [90, 150, 233])
 def test_a_crash_without_protection_leaves_nothing(offset: int) -> None:
-    got = output(Crash(protection=None), offset, 4.0)
+    got = output(Crash(protection=None, restart="live"), offset, 4.0)
 
     assert got == plain(offset, offset + 40, saved=offset + 1000)
 
 
 @pytest.mark.parametrize("offset", [90, 150, 233])
 def test_a_crash_that_spares_the_memory_loses_input_alone(offset: int) -> None:
-    got = output(Crash(protection=None, memory="kept"), offset, 4.0)
+    got = output(Crash(protection=None, memory="kept", restart="live"), offset, 4.0)
 
     assert got == plain(offset, offset + 40, saved=offset)
 
@@ -144,12 +158,15 @@ def test_a_crash_that_spares_the_memory_loses_input_alone(offset: int) -> None:
 @pytest.mark.parametrize(("offset", "age"), [(90, 0.0), (150, 2.0), (233, 2.5)])
 def test_a_checkpoint_comes_back_without_what_went_stale(offset: int, age: float) -> None:
     every, saved = 30, offset - round(age * RATE)
-    recent = [r for r in feed().to_pylist() if saved - every <= r["n"] < saved and r["kind"] == "t"]
-    counts = {k: sum(r["k"] == k for r in recent) for k in "abcd"}
-    # At its rate when it was saved, a key has had so many more up to its return.
-    stale = {k: round(count / every * (offset + 40 - saved)) for k, count in counts.items()}
+    stale = {}
+    for k in "abcd":
+        came = [r["n"] for r in feed().to_pylist() if r["n"] < saved and (r["kind"], r["k"]) == ("t", k)]
+        recent = [n for n in came if n >= saved - every]
+        rate = len(recent) / every if recent else len(came) / saved
+        # At its rate when it was saved, a key has had so many more up to its return.
+        stale[k] = round(rate * (offset + 40 - saved))
 
-    got = output(Crash(protection=rr.checkpoint(every="3s"), age=age), offset, 4.0)
+    got = output(Crash(protection=rr.checkpoint(every="3s"), age=age, restart="live"), offset, 4.0)
 
     assert got == plain(offset, offset + 40, saved=saved, stale=stale)
 
@@ -180,22 +197,35 @@ def test_an_operators_own_protection_counts_unless_another_is_named() -> None:
     protected = application(rr.checkpoint(every="2s")).graph()["Sums"]
     bare = application().graph()["Sums"]
 
-    backs = [come_back(Crash(), o, rate=RATE, chance=0.25) for o in (protected, bare)]
+    backs = [
+        come_back(Crash(), protected, restart="live", rate=RATE, chance=0.25),
+        come_back(Crash(), bare, restart="resume", rate=RATE, chance=0.25),
+    ]
 
-    assert [(b.holds, b.age, b.every) for b in backs] == [("older", 5, 20), ("empty", 0, 0)]
+    assert [(b.misses, b.holds, b.age, b.every) for b in backs] == [
+        (True, "older", 5, 20),
+        (False, "empty", 0, 0),
+    ]
+
+
+def test_an_element_that_resumes_reads_what_came_meanwhile() -> None:
+    got = output(Crash(protection=None), 150, 4.0)
+
+    assert got == plain(150, 150, saved=1150)
 
 
 def test_the_age_of_a_checkpoint_is_drawn_from_its_interval() -> None:
     setup = Setup.of(application().graph(), campaign(PROTECTIONS["checkpoint of any age"], ("Sums",)))
-    chances = [setup.chance(task, "Sums") for task in setup.campaign.tasks()]
+    crash = PROTECTIONS["checkpoint of any age"]
+    ages = [setup.come_back(task, crash, "Sums").age for task in setup.campaign.tasks()]
 
     # By the offset: the outages of one begin at the same moment.
-    assert len(set(chances)) == len(setup.campaign.offsets)
-    assert all(0 <= chance < 1 for chance in chances)
+    assert len(set(ages)) == len(setup.campaign.offsets)
+    assert all(0 <= age <= 30 for age in ages)
 
 
 def test_a_group_covers_what_is_in_it_alone() -> None:
-    crash = Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums")), memory="kept")
+    crash = Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums")), memory="kept", restart="live")
     setup = Setup.of(
         application().graph(), campaign(crash, ("Met",)), block_rows=random.Random(1).randrange(20, 60)
     )

@@ -14,24 +14,21 @@ from riprap.faults.metrics import (
     local_errors,
     notices,
     outage_impact,
-    quality_scores,
     recover,
+    repeated_quality,
 )
 
 
 def test_quality_is_the_mean_of_faulty_scores_over_the_mean_of_golden_ones() -> None:
-    faulty = np.array([[[2.0, 4.0], [1.0, 1.0]], [[9.0, 9.0], [0.0, 3.0]]])
-    golden = np.array([[5.0, 7.0], [10.0, 8.0]])
-
-    # (2 + 4) / 2 = 3, over (5 + 7) / 2 = 6; and so on.
-    assert quality_scores(faulty, golden).tolist() == [[0.5, 1 / 6], [1.0, 1.5 / 9]]
+    # (2 + 4) / 2 = 3, over (5 + 7) / 2 = 6.
+    assert repeated_quality(np.array([2.0, 4.0]), np.array([5.0, 7.0])).mean() == 0.5
 
 
 def test_quality_is_unknown_where_golden_runs_score_nothing() -> None:
-    quality = quality_scores(np.array([[[1.0]], [[0.0]]]), np.array([[0.0], [0.0]]))
+    quality = repeated_quality(np.array([1.0, 0.0]), np.array([0.0, 0.0]))
 
-    assert math.isnan(quality[0, 0])
-    assert quality[1, 0] == 1.0
+    assert math.isnan(quality[0])
+    assert quality[1] == 1.0
 
 
 def test_the_impact_of_outages_is_the_mean_of_rank_correlations() -> None:
@@ -56,10 +53,7 @@ def test_an_offset_that_is_unknown_is_left_out() -> None:
 
 
 def test_data_dependency_is_the_deviation_over_offsets() -> None:
-    faulty = np.array([[1.0, 3.0], [5.0, 7.0]])
-    golden = np.array([[2.0, 2.0], [2.0, 2.0]])
-
-    found = data_dependency(faulty, golden)
+    found = data_dependency([np.array([0.5, 1.5]), np.array([2.5, 3.5])])
 
     # Qualities 1 and 3: a sample's standard deviation of the square root of 2.
     assert found.deviation == pytest.approx(math.sqrt(2))
@@ -69,17 +63,15 @@ def test_data_dependency_is_the_deviation_over_offsets() -> None:
 
 
 def test_offsets_that_matter_are_rejected_as_one() -> None:
-    faulty = np.array([[1.0, 1.1, 0.9], [5.0, 5.1, 4.9]])
-
-    assert data_dependency(faulty, np.ones((2, 1))).anova.outcome == "reject"
+    assert data_dependency([np.array([1.0, 1.1, 0.9]), np.array([5.0, 5.1, 4.9])]).anova.outcome == "reject"
 
 
 def test_repetitions_that_do_not_vary_are_said_to_be_so() -> None:
-    assert data_dependency(np.array([[1.0, 1.0], [2.0, 2.0]]), np.ones((2, 1))).anova.outcome == "constant"
+    assert data_dependency([np.array([1.0, 1.0]), np.array([2.0, 2.0])]).anova.outcome == "constant"
 
 
 def test_what_is_the_same_everywhere_depends_on_nothing() -> None:
-    found = data_dependency(np.zeros((3, 4)), np.ones((3, 2)))
+    found = data_dependency(list(np.zeros((3, 4))))
 
     assert (found.deviation, found.anova.outcome, found.anova.p) == (0.0, "accept", 1.0)
 

@@ -8,7 +8,7 @@ import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.apps.market_schema import FEED_SCHEMA
 from riprap.errors import GraphError
-from riprap.faults import find_targets
+from riprap.faults import Corruption, Crash, find_targets
 
 
 def test_bargain_discovery_has_the_five_targets_of_the_paper() -> None:
@@ -32,7 +32,7 @@ def test_bargain_discovery_has_the_five_targets_of_the_paper() -> None:
 def test_crashes_are_also_injected_where_state_is() -> None:
     graph = bargain(rr.rows(FEED_SCHEMA.empty_table()), rr.memory()).graph()
 
-    names = [target.name for target in find_targets(graph, "Sink", stateful=True)]
+    names = [target.name for target in find_targets(graph, "Sink", Crash())]
 
     assert names == ["Source", "TradeFilter", "QuoteFilter", "Aggregator", "VWAP", "BargainIndex"]
 
@@ -57,3 +57,20 @@ def test_a_sink_that_is_not_there_is_said() -> None:
 
     with pytest.raises(GraphError, match="no sink 'B'; there are: A"):
         find_targets(app.graph(), "B")
+
+
+def test_what_is_corrupted_is_so_in_front_of_whoever_has_it() -> None:
+    graph = bargain(rr.rows(FEED_SCHEMA.empty_table()), rr.memory()).graph()
+
+    found = [target.name for target in find_targets(graph, "Sink", Corruption(columns=("volume", "seq")))]
+
+    assert found == ["Source", "TradeQuote", "TradeFilter", "QuoteFilter", "VWAP", "BargainIndex"]
+
+
+def test_a_clock_is_no_target() -> None:
+    app = rr.Application("clocked")
+    clock = app.clock("Clock", rr.ticks("1s"))
+    rows = app.source("Rows", rr.rows([], "n bigint"))
+    app.sink("Out", app.delay("Later", rows, time="2s", clock=clock), rr.memory())
+
+    assert [t.name for t in find_targets(app.graph(), "Out")] == ["Rows"]

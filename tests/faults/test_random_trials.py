@@ -16,6 +16,7 @@ from tests.graphs.test_random_graphs import MIXTURES, TIMES
 from riprap.compiler import compile_graph
 from riprap.errors import GraphError
 from riprap.faults.golden import Golden
+from riprap.faults.interleaving import meeting
 from riprap.faults.targets import incoming
 from riprap.graph.faults import Duplication, Fault, Lateness, Loss, Model, Reordering
 from riprap.graph.operators import Sink, Source
@@ -81,7 +82,9 @@ def test_the_fast_path_is_the_slow_path(seed: int, mixture: str) -> None:
     assert_same(golden, fast, slow)
 
 
-def prepared(program: Program, luck: random.Random, *, deep: bool, sources: bool) -> tuple[Golden, str]:
+def prepared(
+    program: Program, luck: random.Random, *, deep: bool, sources: bool, lag: int | None = None
+) -> tuple[Golden, str]:
     """Draw a target, and make the golden run; what cannot be replayed is drawn anew."""
     graph = graph_of(program)
     clocks = {s.name for s in program.sources if s.tick is not None}
@@ -99,7 +102,29 @@ def prepared(program: Program, luck: random.Random, *, deep: bool, sources: bool
         # The drawing says where operators are to be, and not all of that can be had.
         assume(False)
     try:
-        return golden_of(graph, [target], deep=deep, block_rows=luck.randrange(3, 30)), target
+        return golden_of(graph, [target], deep=deep, block_rows=luck.randrange(3, 30), lag=lag), target
     except GraphError as error:
         assume("place the sources in one" not in str(error))
         raise
+
+
+@pytest.mark.parametrize("mixture", ["everything", "meeting"])
+@PLENTY
+@given(seed=st.integers(0, 2**63))
+def test_so_it_is_where_streams_lag(seed: int, mixture: str) -> None:
+    program, _ = draw(seed, MIXTURES[mixture])
+    luck = random.Random(seed)
+    assume(meeting(graph_of(program)))
+    model = luck.choice(MODELS)
+    golden, target = prepared(
+        program, luck, deep=Fault(model=model).deep, sources=False, lag=luck.randrange(1, 9)
+    )
+    known = incoming(golden, target)
+    assume(len(known))
+    first = luck.randrange(len(known))
+
+    fast, slow = both_paths(
+        golden, target, Fault(model=model, seed=luck.randrange(100)), first, luck.randrange(1, 12)
+    )
+
+    assert_same(golden, fast, slow)

@@ -62,7 +62,7 @@ def test_the_page_says_what_to_do_and_how_long_it_took(folder: Path) -> None:
 
     assert "<h2>What to do</h2>" in page
     assert "Through the streaming runtime one run took" in page
-    assert "36 trials and 5 golden runs over 60 tuples" in page
+    assert "108 trials and 5 golden runs over 60 tuples" in page
 
 
 def test_what_a_page_is_told_cannot_end_its_script() -> None:
@@ -74,7 +74,7 @@ def test_what_a_page_is_told_cannot_end_its_script() -> None:
 def test_every_trial_is_in_the_tables(folder: Path) -> None:
     trials = CampaignFolder(folder).trials()
     for table in (pa_csv.read_csv(folder / "trials.csv"), pq.read_table(folder / "trials.parquet")):
-        assert table.num_rows == len(trials) == 36
+        assert table.num_rows == len(trials) == 108
         assert set(table["targets"].to_pylist()) == set(TARGETS)
         assert table["affected_score"].to_pylist() == [t.affected for t in trials]
 
