@@ -48,7 +48,7 @@ def test_an_outage_that_changes_nothing_has_no_impact() -> None:
 def test_an_offset_that_is_unknown_is_left_out() -> None:
     C, each = outage_impact([1, 2], np.array([[1.0, 0.5], [math.nan, 1.0]]))
 
-    assert C == -1.0
+    assert pytest.approx(-1.0) == C
     assert math.isnan(each[1])
 
 
@@ -106,8 +106,8 @@ def test_a_score_that_does_not_move_notices_nothing() -> None:
     luck = np.random.default_rng(1)
     golden = luck.normal(10, 1, (60, 3))
 
-    assert not notices(golden[:20], golden[20:])
-    assert notices(golden[:20] + np.array([0.0, 9.0, 0.0]), golden[20:])
+    assert not notices(golden[::3], golden)
+    assert notices(golden[::3] + np.array([0.0, 9.0, 0.0]), golden)
 
 
 def test_too_few_runs_for_a_test_are_asked_whether_they_differ() -> None:

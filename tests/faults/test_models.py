@@ -143,7 +143,7 @@ def test_streams_that_meet_interleave_in_another_way_for_each_seed() -> None:
     source = app.source("Rows", rr.rows(table), position="n")
     one = app.functor("One", source, where="v < 3", select="n, v")
     two = app.functor("Two", source, where="v >= 3", select="n, v")
-    app.sink("Out", app.union("Both", [one, two]), rr.memory())
+    app.sink("Out", app.union("Both", one, two), rr.memory())
     woven = weave_lags(app.graph())
 
     orders = []

@@ -69,7 +69,7 @@ def test_what_is_corrupted_is_so_in_front_of_whoever_has_it() -> None:
 
 def test_a_clock_is_no_target() -> None:
     app = rr.Application("clocked")
-    clock = app.clock("Clock", rr.ticks("1s"))
+    clock = app.clock("Clock", rr.ticks(every="1s"), time="time")
     rows = app.source("Rows", rr.rows([], "n bigint"))
     app.sink("Out", app.delay("Later", rows, time="2s", clock=clock), rr.memory())
 

@@ -154,4 +154,5 @@ def _cut_off(file: Path) -> None:
     """Remove a last line that is not whole."""
     if file.exists():
         data = file.read_bytes()
-        os.truncate(file, data.rfind(b"\n") + 1)
+        if not data.endswith(b"\n"):
+            os.truncate(file, data.rfind(b"\n") + 1)

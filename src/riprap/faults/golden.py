@@ -63,8 +63,12 @@ class Golden:
 
     @property
     def whole(self) -> bool:
-        """Whether what one key holds may depend on the tuples of another: by punctuations that are made of those."""
-        return any(o.punctuates for o in self.graph) and any(o.heeds for o in self.graph)
+        """Whether what one key holds may depend on the tuples of another: by punctuations that are made of those.
+
+        A tuple that lags comes right after what there is, punctuations included.
+        """
+        heeded = any(o.heeds for o in self.graph) or bool(lags_of(self.graph))
+        return heeded and any(o.punctuates for o in self.graph)
 
     def number(self, block: int) -> int:
         """Return the batch number of a block: where blocks are no batches all have the same."""

@@ -198,7 +198,7 @@ def _digest(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Say what was read: how many rows, and a digest of them."""
     digest, rows = xxhash.xxh3_128(), 0
     for name, column in columns.items():
-        digest.update(name)
+        digest.update(name.encode())
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
             plain = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
             rows = len(column)
