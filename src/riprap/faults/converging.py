@@ -60,7 +60,7 @@ def _equal_rows(
     one: pa.RecordBatch, rows: npt.NDArray[np.int64], other: pa.RecordBatch, their_rows: npt.NDArray[np.int64]
 ) -> Bools:
     held = held_of(one)[rows]
-    equal = (held == held_of(other)[their_rows]) & (
+    equal: Bools = (held == held_of(other)[their_rows]) & (
         counters_of(one)[rows] == counters_of(other)[their_rows]
     ).all(axis=1)
     candidates = np.flatnonzero(equal & (held > 0))
@@ -89,8 +89,8 @@ def same_values(one: pa.Array, other: pa.Array) -> Bools:
         bits = [a.fill_null(0).to_numpy(zero_copy_only=False).view(f"u{width}") for a in (one, other)]
         equal = bits[0] == bits[1]
     elif pa.types.is_nested(one.type):
-        equal = np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)], bool)
-        return equal
+        return np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)], bool)
     else:
         equal = pa.compute.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
-    return np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], equal)
+    found: Bools = np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], equal)
+    return found

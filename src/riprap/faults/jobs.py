@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ def list_jobs(setup: Setup, known: CampaignFolder) -> list[Job]:
     return found
 
 
-def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Iterator[Done]:
+def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Generator[Done]:
     """Have jobs done by Spark, as many at a time as it has room for and some more; what is done comes first."""
     if not jobs:
         return
@@ -87,7 +87,7 @@ def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Iter
 
     context = session.sparkContext
     # Spark's own way to send it cannot take a function that is defined inside another.
-    told = context.broadcast(cloudpickle.dumps(shared))
+    told = context.broadcast(cloudpickle.dumps(shared))  # type: ignore[no-untyped-call]
     group = f"riprap-campaign-{uuid.uuid4().hex}"
     most = context.defaultParallelism + _AHEAD
     waiting: dict[Future[Done], Job] = {}

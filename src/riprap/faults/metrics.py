@@ -116,7 +116,7 @@ def local_errors(faulty: Floats, golden: Floats, *, signed: bool = False) -> Flo
     A section in which golden runs score nothing has no error if the faulty ones score nothing either, else all of it.
     """
     wrong, right = faulty.mean(axis=0), golden.mean(axis=0)
-    error = np.divide(wrong - right, right, out=np.sign(wrong - right), where=right != 0)
+    error: Floats = np.divide(wrong - right, right, out=np.sign(wrong - right), where=right != 0)
     return error if signed else np.abs(error)
 
 

@@ -62,7 +62,8 @@ class Form:
 
     def section(self, place: Ints) -> Ints:
         """Return the section of each place."""
-        return np.clip((np.maximum(place, self.first) - self.first) // self.length, 0, self.count - 1)
+        number: Ints = (np.maximum(place, self.first) - self.first) // self.length
+        return np.minimum(number, self.count - 1)
 
 
 @dataclass(frozen=True, slots=True)

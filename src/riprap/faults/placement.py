@@ -71,7 +71,7 @@ def _leading_to(graph: Graph, sink: str) -> set[str]:
 
 def _breadth_first(graph: Graph, mine: set[str]) -> list[Operator]:
     """List the operators that lead to a sink, each after those it reads from, level by level."""
-    waiting = deque(s for s in graph.of_kind(Source) if s.name in mine)
+    waiting: deque[Operator] = deque(s for s in graph.of_kind(Source) if s.name in mine)
     seen: dict[str, Operator] = {}
     while waiting:
         operator = waiting.popleft()

@@ -76,8 +76,8 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
             yield sentence.format(", ".join(f"<b>{html.escape(name)}</b>" for name in names))
     chance = [" + ".join(o["targets"]) for o in mine if o["unpredictable"]]
     if chance:
-        names = ", ".join(f"<b>{html.escape(name)}</b>" for name in chance)
-        yield f"Count on the worst offset, not on the mean, at {names}: how bad it gets depends on the data hit."
+        at = ", ".join(f"<b>{html.escape(name)}</b>" for name in chance)
+        yield f"Count on the worst offset, not on the mean, at {at}: how bad it gets depends on the data hit."
 
 
 def _method(about: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from riprap.graph.connectors import memory
+from riprap.graph.connectors import Files, Rows, memory
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
 
@@ -32,7 +32,7 @@ def harmless(graph: Graph) -> Graph:
     for operator in graph:
         if isinstance(operator, Sink):
             operator = replace(operator, connector=memory())
-        elif isinstance(operator, Source) and getattr(operator.connector, "rate", None) is not None:
+        elif isinstance(operator, Source) and isinstance(operator.connector, Files | Rows):
             operator = replace(operator, connector=replace(operator.connector, rate=None))
         operators.append(operator)
     return replace(graph, operators=tuple(operators))

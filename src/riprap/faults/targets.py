@@ -149,10 +149,9 @@ def incoming(golden: Golden, target: str) -> Incoming:
         for level in range(deepest):
             order_columns[level].append(tags[level] if level < len(tags) else np.full(len(hashes), FIRST))
     columns = [np.concatenate(level) for level in order_columns]
-    stream = np.concatenate([np.full(len(h), n) for n, _, _, h in parts])
-    block = np.concatenate([np.full(len(h), b) for _, b, _, h in parts])
-    hashes = np.concatenate([h for *_, h in parts])
-    order = np.lexsort((stream, *columns[::-1]))
+    numbers = np.concatenate([np.full(len(h), n) for n, _, _, h in parts])
+    blocks = np.concatenate([np.full(len(h), b) for _, b, _, h in parts])
+    order = np.lexsort((numbers, *columns[::-1]))
     depths = tuple(
         next(len(tags) for n, _, tags, _ in parts if n == number) - origin - 2
         for number in range(len(streams))
@@ -164,11 +163,11 @@ def incoming(golden: Golden, target: str) -> Incoming:
         streams=streams,
         ports=tuple(_port_of(golden.graph, o) for o in woven),
         depths=depths,
-        stream=stream[order],
+        stream=numbers[order],
         source=columns[origin][order],
         places=np.column_stack([column[order] for column in columns[origin + 1 :]]),
-        block=block[order],
-        hashes=hashes[order],
+        block=blocks[order],
+        hashes=np.concatenate([h for *_, h in parts])[order],
         keys=np.concatenate(own)[order],
         in_order=bool((position[1:] >= position[:-1]).all()),
     )

@@ -46,10 +46,10 @@ class Difference:
         """Cut it up by blocks; those without a difference are left out."""
         missing, more = golden.block_of(self.missing), golden.block_of(self.more)
         for block in np.unique(np.concatenate([missing, more])).tolist():
-            parts = (
+            sides = [
                 p.take(np.flatnonzero(b == block)) for p, b in ((self.missing, missing), (self.more, more))
-            )
-            yield block, Difference(*parts)
+            ]
+            yield block, Difference(sides[0], sides[1])
 
 
 Differences = dict[str, dict[int, Difference]]

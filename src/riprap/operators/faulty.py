@@ -133,7 +133,7 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
         np.concatenate(pair) for pair in zip((made.rank, *made.path), (marks.rank, *marks.path), strict=True)
     ]
     tuples = np.lexsort(both[::-1]) < made.rows
-    return replace(made, marks=replace(marks, at=np.cumsum(tuples)[~tuples]))
+    return replace(made, marks=replace(marks, at=np.cumsum(tuples, dtype=np.int64)[~tuples]))
 
 
 def _among_its_key(chunk: Chunk) -> Ints:
