@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from riprap.bench import checkpoint
 from riprap.bench.checkpoint_feeds import Maker
-from riprap.bench.checkpoint_grid import with_plain
+from riprap.bench.checkpoint_grid import together, with_plain
 from riprap.bench.checkpoint_plan import Plan, Round
 from riprap.bench.checkpoint_ratios import against, bars_of, bytes_written, median_of, pair_up
 from riprap.bench.checkpoint_runs import Answer, Measured, Policy, Taken, taken
@@ -127,6 +127,22 @@ def test_bars_are_met_or_missed() -> None:
         "throughput": True, "cpu": False, "bytes": True, "intervals": False
     }  # fmt: skip
     assert bars_of({**line, "bytes": None}, least=0.97)["bytes"] is False
+
+
+def test_all_configurations_of_an_interval_are_summed_up_together() -> None:
+    found = together(
+        {
+            (8192, 1.0, 512): [{"throughput": 0.9, "cpu": 1.0}, {"throughput": 1.0, "cpu": 1.0}],
+            (16384, 1.0, 512): [{"throughput": 1.1, "cpu": 0.8}],
+            (8192, 10.0, 512): [{"throughput": 0.5, "cpu": 0.5}],
+        }
+    )
+
+    assert [(line["every"], line["throughput"]["median"], line["cpu"]["median"]) for line in found] == [
+        (1.0, 1.0, 1.0),
+        (10.0, 0.5, 0.5),
+    ]
+    assert found[0]["throughput"]["pairs"] == 3
 
 
 @pytest.mark.parametrize("kind", ["single", "per-key", "zipf"])

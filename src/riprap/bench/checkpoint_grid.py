@@ -18,6 +18,7 @@ from riprap.bench.checkpoint_ratios import (
     against,
     bars_of,
     line_of,
+    median_of,
     pair_up,
 )
 from riprap.bench.checkpoint_runs import Bench, Group, Measured, Policy, join_app
@@ -96,6 +97,7 @@ class Grid:
                 runs.setdefault(place, []).append((run, against(run, beside)))
         return {
             "lines": [self._line(place, runs[place]) for place in sorted(runs, key=_in_order)],
+            "together": together({place: [ratios for _, ratios in found] for place, found in runs.items()}),
             "unprotected": [_unprotected(*place, plain[place]) for place in sorted(plain)],
             "rounds": [ran.to_json() for ran in self.done],
         }
@@ -154,6 +156,22 @@ class Grid:
         least = LEAST_SMALLEST if smallest else LEAST
         met = bars_of(line, least=least, meet_intervals=self.kind == "zipf")
         return {"window": window, "every": every, "group": group, **line, "least": least, "met": met}
+
+
+def together(ratios: Mapping[Place, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
+    """Sum up all configurations of an interval: single pairs vary by more than there is to be seen in one of them."""
+    return [
+        {
+            "every": every,
+            **{
+                name: median_of(
+                    [each[name] for (_, e, _), found in ratios.items() if e == every for each in found]
+                )
+                for name in ("throughput", "cpu")
+            },
+        }
+        for every in sorted({every for _, every, _ in ratios})
+    ]
 
 
 def _unprotected(window: int, every: float, rounds: Sequence[Ran]) -> dict[str, Any]:

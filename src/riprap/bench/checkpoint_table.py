@@ -64,9 +64,18 @@ def _grid(part: Mapping[str, Any]) -> str:
             ],
             rows,
         )
-        + "\n\n"
+        + f"\n\n{_together(part['together'])}\n\n"
         + grid(["unprotected, window", "tuples a batch", "tuples/s in", "least to greatest", "out"], plain)
     )  # fmt: skip
+
+
+def _together(lines: Sequence[Mapping[str, Any]]) -> str:
+    said = [
+        f"every {line['every']:g} s throughput {_ratio(line, 'throughput')} and CPU seconds {_ratio(line, 'cpu')}, "
+        f"{line['throughput']['pairs']} pairs"
+        for line in lines
+    ]
+    return f"All configurations together: {'; '.join(said)}."
 
 
 def _sizes(part: Mapping[str, Any]) -> str:
@@ -128,7 +137,7 @@ def _plain(part: Mapping[str, Any]) -> str:
 def _ratio(line: Mapping[str, Any], name: str) -> str:
     found = line[name]
     shown = "{:.3f} ({:.3f} to {:.3f})".format(found["median"], *found["interval"])
-    return shown + ("" if line["met"].get(name, True) else " (missed)")
+    return shown + ("" if line.get("met", {}).get(name, True) else " (missed)")
 
 
 def _bytes(line: Mapping[str, Any]) -> str:

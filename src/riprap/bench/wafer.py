@@ -80,11 +80,12 @@ def run(
     wafers = Wafers.of(open_feed(feed) if feed is not None else make_wafers(WAFERS, seed=seed))
     count = wafers.table.num_rows
     pace = Pace(rate=rate or a_second(count, SECONDS))
+    drawn = draw(points or (QUICK_POINTS if quick else POINTS), count, pace.rate, seed)
     plan = Plan(
         wafers=wafers,
-        points=draw(points or (QUICK_POINTS if quick else POINTS), count, pace.rate, seed),
+        points=drawn,
         pace=pace,
-        real=draw(real if real is not None else 0 if quick else REAL, count, pace.rate, seed),
+        real=latest(drawn, real if real is not None else 0 if quick else REAL),
         at_once=at_once,
     )
     described = about(
@@ -130,6 +131,15 @@ def draw(count: int, wafers: int, rate: float, seed: int) -> tuple[Point, ...]:
         Point(number=number, crash=outage.crash, down=(outage.back - outage.crash) / rate)
         for number, (outage, _) in enumerate(pairs)
     )
+
+
+def latest(points: Sequence[Point], many: int) -> tuple[Point, ...]:
+    """Return the points of the latest crashes: by then a model whose process started late has caught up with its input.
+
+    >>> latest([Point(number=0, crash=900, down=2.0), Point(number=1, crash=700, down=3.0)], 1)
+    (Point(number=0, crash=900, down=2.0),)
+    """
+    return tuple(sorted(points, key=lambda point: point.crash)[len(points) - many :])
 
 
 def run_plan(
