@@ -1,6 +1,6 @@
 # Everything runs from a fresh clone with python3 (3.11 or newer) and make; Java comes with the dependencies.
 #   make demo    make test    make lint    make bench    make services
-# Another interpreter: make PYTHON=python3.12 setup.  Arguments for pytest: make test ARGS="-k java -x".
+# Another interpreter: make PYTHON=python3.12 setup.  Arguments for pytest: make test ARGS="-k java -x" JOBS=0.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 # Newer than pyproject.toml when the environment holds what pyproject.toml asks for.
 STAMP := $(VENV)/.installed
 ARGS ?=
+# So many processes run tests, each file in one of them.
+JOBS ?= 2
 
 .PHONY: help setup demo services test lint format bench clean
 
@@ -31,7 +33,7 @@ services: $(STAMP)
 	$(BIN)/python -m tests.services.install
 
 test: $(STAMP)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
