@@ -103,7 +103,9 @@ def times_of(graph: Graph, clock: str) -> Floats:
         raise GraphError(
             f"clock='{clock}': the campaign's one source must have that column, and its time in it"
         )
-    column = _read(sources[0], [clock]).columns[clock]
+    (source,) = sources
+    wanted = {clock, *([source.position] if source.position else [])}
+    column = _read(source, sorted(wanted)).columns[clock]
     if pa.types.is_timestamp(column.type):
         column = pa.compute.divide(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
     elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
