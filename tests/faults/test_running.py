@@ -8,16 +8,23 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.faults.test_chain import application, campaign
 
+import riprap as rr
+from riprap.apps.bargain import bargain
+from riprap.apps.campaigns import CAMPAIGNS
+from riprap.apps.market import generate
 from riprap.errors import RunError
 from riprap.faults import Own, Sum, inject
 from riprap.faults.folder import CampaignFolder
+from riprap.faults.setup import Setup
 
 PROGRAM = """
 import sys
@@ -91,6 +98,27 @@ def test_another_campaign_in_the_folder_is_refused(spark: SparkSession, tmp_path
 
     with pytest.raises(RunError, match="another campaign"):
         inject(application(), campaign(section=10), folder=tmp_path / "c", spark=spark, compare=False)
+
+
+def test_a_golden_run_for_its_score_alone_is_that_of_trials() -> None:
+    feed = make_feed(3000)
+    asked = replace(CAMPAIGNS["bargain"]["real"].campaign, offsets=(1000,), interleave=30)
+    setup = Setup.of(bargain(rr.rows(feed), rr.memory()).graph(), asked, block_rows=400)
+
+    for seed in (0, 1, 2, 1):
+        bare, whole = setup.seeded(seed, bare=True), setup.seeded(seed)
+
+        assert np.array_equal(bare.right.local, whole.right.local)
+        assert np.array_equal(bare.right.output.identity, whole.right.output.identity)
+        assert all(
+            np.array_equal(a, b) for a, b in zip(bare.right.output.tags, whole.right.output.tags, strict=True)
+        )
+    # What comes before the lags was computed once.
+    assert setup._first[0].layout.plans[0].name != setup._first[0].layout.plans[-1].name
+
+
+def make_feed(events: int) -> pa.Table:
+    return pa.Table.from_batches(generate(events, seed=4))
 
 
 def test_both_paths_write_down_the_same(spark: SparkSession, tmp_path: Path) -> None:

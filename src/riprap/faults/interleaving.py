@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from riprap.compiler import compile_graph
 from riprap.compiler.weaving import give, weave
+from riprap.errors import GraphError
 from riprap.graph.faults import Fault, Lag
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty
+
+_BEHIND = "behind_lags"
 
 
 def meeting(graph: Graph) -> list[str]:
@@ -21,6 +27,28 @@ def lags_of(graph: Graph) -> list[Fault]:
 def weave_lags(graph: Graph) -> Graph:
     """Let streams that meet be able to lag."""
     return weave(graph, meeting(graph), deep=True, role="lag")
+
+
+def set_apart(graph: Graph) -> Graph:
+    """Put what is behind lags into a processing element of its own, where that can be had.
+
+    Then what is before it is the same for every seed.
+    """
+    if (
+        graph.places
+        or any(o.control for o in graph)
+        or not any(o.role == "lag" for o in graph.of_kind(Faulty))
+    ):
+        return graph
+    behind = graph.fold(lambda o, before: any(before) or (isinstance(o, Faulty) and o.role == "lag"))
+    places = {name: _BEHIND for name, is_behind in behind.items() if is_behind}
+    apart = replace(graph, places=places)
+    try:
+        compile_graph(apart, buckets=1, tasks=1, path="direct")
+    except GraphError:
+        # Not all of it has one key.
+        return graph
+    return apart
 
 
 def interleave(graph: Graph, *, distance: int, knots: tuple[int, ...], seed: int) -> Graph:

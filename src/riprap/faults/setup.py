@@ -15,8 +15,8 @@ from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Outage, Targets, Task
 from riprap.faults.crashing import Comeback, come_back, covers, group_of, leaving, state_after
 from riprap.faults.feeds import Feed, cut_feed, read_feed, read_tables, times_of
-from riprap.faults.golden import Golden, Replaced, play_golden
-from riprap.faults.interleaving import interleave, weave_lags
+from riprap.faults.golden import Golden, Replaced, play_again, play_golden
+from riprap.faults.interleaving import interleave, set_apart, weave_lags
 from riprap.faults.outputs import NOWHERE, Form, Right, places
 from riprap.faults.placement import Target, find_targets
 from riprap.faults.scores import Floats
@@ -98,6 +98,8 @@ class Setup:
     tables: Mapping[str, pa.Table]
     restarts: Mapping[str, Restart]
     times: Floats | None = None
+    # A golden run of this process, cut where lags begin: others share what comes before them.
+    _first: list[Golden] = field(default_factory=list)
 
     @classmethod
     def of(cls, graph: Graph, campaign: Campaign, *, block_rows: int = BLOCK_ROWS) -> Setup:
@@ -187,9 +189,15 @@ class Setup:
             graph = interleave(graph, distance=campaign.interleave, knots=knots, seed=campaign.seed + seed)
         names = set() if bare else {o.target for o in graph.of_kind(Faulty) if o.role == "fault"}
         watch = {stream for name in names for stream in watched(graph, name)}
-        golden = play_golden(graph, self.feed, watch=watch, tables=self.tables)
+        golden = self._bare(graph) if bare else play_golden(graph, self.feed, watch=watch, tables=self.tables)
         right = Right.of(self._form(golden), campaign.score, golden.output(campaign.sink), reference)
         return Seeded(self, seed, golden, right, {name: incoming(golden, name) for name in names})
+
+    def _bare(self, graph: Graph) -> Golden:
+        if not self._first:
+            self._first.append(play_golden(set_apart(graph), self.feed, tables=self.tables))
+            return self._first[0]
+        return play_again(self._first[0], replace(graph, places=self._first[0].graph.places))
 
     def _form(self, golden: Golden) -> Form:
         campaign = self.campaign

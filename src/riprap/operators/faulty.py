@@ -121,10 +121,9 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
     path[-2][away] = ((position[chunk.rank[away]] + 1) << _SIBLING_BITS) + _among_its_key(chunk)[away]
     of_key = np.append(hash_part(given.keys), 0)
     path[-1][away] = of_key[np.where(chunk.code[away] == EVERY, -1, chunk.code[away])]
-    in_order = np.lexsort((*path[::-1], rank))
-    plain = replace(chunk, marks=chunk.marks.take(slice(0, 0)))
-    made = plain.take(in_order)
-    made = replace(made, rank=rank[in_order], path=tuple(p[in_order] for p in path))
+    made = replace(chunk, rank=rank, path=tuple(path), marks=chunk.marks.take(slice(0, 0)))
+    if not _sorted((rank, *path)):
+        made = made.take(np.lexsort((*path[::-1], rank)))
     if not len(chunk.marks):
         return replace(made, marks=_marks(chunk.marks, chunk.marks.at))
     # Punctuations stay where they are in the order of everything.
@@ -136,8 +135,22 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
     return replace(made, marks=replace(marks, at=np.cumsum(tuples, dtype=np.int64)[~tuples]))
 
 
+def _sorted(columns: Sequence[Ints]) -> bool:
+    """Say whether rows are in order, of their first column, then of their second and so on."""
+    before = np.zeros(max(0, len(columns[0]) - 1), bool)
+    same = ~before
+    for numbers in columns:
+        before |= same & (numbers[1:] > numbers[:-1])
+        same &= numbers[1:] == numbers[:-1]
+        if not same.any():
+            break
+    return bool((before | same).all())
+
+
 def _among_its_key(chunk: Chunk) -> Ints:
     """Number the tuples of each rank and key from 0."""
+    if bool((chunk.rank[1:] > chunk.rank[:-1]).all()):
+        return np.zeros(chunk.rows, np.int64)
     order = np.lexsort((chunk.code, chunk.rank))
     rank, code = chunk.rank[order], chunk.code[order]
     new = np.ones(len(order), bool)
