@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from riprap.apps.market import generate
-from riprap.bench import BENCHMARKS, bargain, operators
+from riprap.bench import BENCHMARKS, bargain, faults, operators
 from riprap.bench.answers import difference, first_of
 from riprap.bench.baselines import run_bare
 from riprap.bench.feed import make_feed
 from riprap.bench.kernel import Windows
-from riprap.bench.measuring import Memory, Outcome, WarmUp, measure, rounded, steady_rate
+from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, rounded, steady_rate
 from riprap.bench.trial import VARIANTS, Trial
 from riprap.errors import RunError
 
@@ -195,3 +195,13 @@ def test_bargain_four_ways_on_tiny_batches() -> None:
         assert result[variant]["peak_memory_mb"]["2000"] > 10
     assert set(result["ratios"]["2000"]) == {"by_key", "by_bucket", "numba"}
     assert "(b) applyInPandasWithState by ticker" in bargain.table(result)
+
+
+def test_trials_cost_what_they_replay(tmp_path: Path) -> None:
+    short, long = (faults.measure(tmp_path / str(times), 20_000, times) for times in (1, 3))
+
+    assert long["events"] == 3 * short["events"]
+    assert 0 < short["replayed"] < short["events"]
+    # Keys that do not come back to what they were are carried on, and there are more of them to come.
+    assert long["replayed"] < long["events"] / 2
+    assert "a trial" in faults.table({"lengths": [short, long], "about": about()})
