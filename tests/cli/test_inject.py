@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from riprap.apps.campaigns import CAMPAIGNS
 from riprap.cli import main
+from riprap.cli.inject import BUILT_IN
 
 APP = """
 import riprap as rr
@@ -103,3 +105,7 @@ def test_a_report_of_nothing_is_refused(here: Path, capsys: pytest.CaptureFixtur
     assert main(["report", "latest"]) == 2
 
     assert "not the folder of a campaign" in capsys.readouterr().err
+
+
+def test_the_help_names_the_campaigns_there_are() -> None:
+    assert "; ".join(f"{app}: {', '.join(own)}" for app, own in CAMPAIGNS.items()) == BUILT_IN
