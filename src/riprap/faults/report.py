@@ -64,11 +64,11 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
     first = result["operators"][0]["model"]
     mine = [o for o in result["operators"] if o["model"] == first]
     said = {
-        "protect": "Protect {}: its faults outlast the outage in the output. Checkpoints help against short "
+        "protect": "Protect {}: faults there outlast the outage in the output. Checkpoints help against short "
         "outages; where long ones must be survived, replicate it or make it part of a consistent region.",
-        "restart is enough": "Restart {}: the output is right again as soon as it runs.",
-        "no effect": "Leave {} alone: its faults do not show in this score.",
-        "unknown": "Look at {} first: its trials failed.",
+        "restart is enough": "Restart {}, and no more: the output is right again as soon as the outage is over.",
+        "no effect": "Leave {} alone: faults there do not show in this score.",
+        "unknown": "Look at {} first: trials there failed.",
     }
     for verdict, sentence in said.items():
         names = [" + ".join(o["targets"]) for o in mine if o["verdict"] == verdict]
