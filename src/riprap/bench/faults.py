@@ -59,7 +59,8 @@ def measure(folder: Path, events: int, times: int) -> dict[str, Any]:
     app = bargain(rr.files(str(folder / "feed" / "*.parquet")), rr.memory())
     setup = Setup.of(app.graph(), campaign)
     seeded = setup.seeded(0)
-    golden, bare = [], []
+    golden: list[float] = []
+    bare: list[float] = []
     for seed in range(REPETITIONS):
         for found, only in ((golden, False), (bare, True)):
             at = time.perf_counter()
