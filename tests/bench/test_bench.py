@@ -41,6 +41,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "operators": "operators",
         "adapters": "adapters",
         "checkpoint": "checkpoint",
+        "faults": "faults",
         "wafer": "wafer",
     }
 

@@ -60,7 +60,10 @@ def test_the_total_is_known_for_rows_and_parquet_only(
     assert rows_in(app.graph()) is None
 
 
-def test_without_a_terminal_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     screen = Screen()
     with LiveLine(screen, "copying", 4000) as line:
         for seconds in (0.5, 2.5, 3.0, 4.6):

@@ -292,7 +292,8 @@ def test_postgres_dropped_in_the_middle_of_a_batch(postgres: Postgres, moment: i
             try:
                 target.write(1, rows, again=False)
             except ConnectionLost:
-                assert rig.ask("select count(*) from out where n >= 0") == [(0,)]
+                # All or nothing: the answer to the commit may be what was lost.
+                assert rig.ask("select count(*) from out where n >= 0") in ([(0,)], [(len(rows),)])
                 target.write(1, rows, again=True)
             finally:
                 over.set()
