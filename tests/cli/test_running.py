@@ -71,6 +71,7 @@ def test_the_demonstration(tmp_path: Path) -> None:
         f"{EVENTS:,} events in",
         "10 best bargains",
         "demo/graph.svg",
+        "riprap inject bargain --quick",
         "riprap bench",
     ):
         assert part in done.out

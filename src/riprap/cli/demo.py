@@ -154,4 +154,5 @@ def _print_places(screen: Screen, app: str, demonstration: Demonstration, places
     screen.heading("What to try next")
     screen.say(f"  riprap explain {app} --feed {feed}")
     screen.say(f"  riprap run {app} --feed {feed} --out found.csv{demonstration.run_options}")
-    screen.say("  riprap bench" if app == "bargain" else "  riprap demo")
+    for line in ("riprap inject bargain --quick", "riprap bench") if app == "bargain" else ("riprap demo",):
+        screen.say(f"  {line}")
