@@ -203,6 +203,7 @@ def test_the_command_injects_and_reports(tmp_path: Path) -> None:
     written = subprocess.run(report, cwd=tmp_path, env=environment, capture_output=True, check=True)
 
     told = json.loads(done.stdout)
+    assert b"WARN" not in done.stderr
     assert set(told["operators"]) == {"Rows"}
     assert {"C", "D", "anova", "R", "I"} <= set(told["operators"]["Rows"])
     assert Path(json.loads(written.stdout)["report"]).read_text().startswith("<!doctype html>")

@@ -4,6 +4,7 @@
     campaign.json    format, application, the campaign in plain values, its targets and why, versions
     golden.jsonl     a line for each golden run: its score over the affected tuples of each place, and in every section
     trials.jsonl     a line for each trial: its score over the affected tuples, the sections whose score is another
+    spark.log        what Spark's JVM and workers print;  graph.svg: the application
     result.json      the metrics, once all is known;  report.html, trials.csv, trials.parquet: made of it
 
 A folder has the fingerprint of what was asked for in its name, so the same question finds what is known already. A last

@@ -80,7 +80,7 @@ def inject(
         earlier = known.result is not None
         if not earlier:
             (known.path / "graph.svg").write_text(draw_svg(graph), encoding="utf-8")
-            with _session(spark, master) as session:
+            with _session(spark, master, known.path / "spark.log") as session:
                 took = _carry_out(setup, known, session, shortcut=shortcut, show=show, began=began)
                 if compare:
                     show("one run through the streaming runtime", 1.0)
@@ -157,13 +157,16 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
 
 
 @contextlib.contextmanager
-def _session(spark: SparkSession | None, master: str | None) -> Iterator[SparkSession]:
+def _session(spark: SparkSession | None, master: str | None, log: Path) -> Iterator[SparkSession]:
+    """Give the session there is, or one of our own, whose JVM and workers write to ``log``."""
+    from riprap.runtime.jvm_output import output_to
     from riprap.runtime.session import make_session
 
     if spark is not None:
         yield spark
         return
-    session = make_session(master)
+    with output_to(log):
+        session = make_session(master)
     try:
         yield session
     finally:
