@@ -191,7 +191,7 @@ def _built_in(arguments: argparse.Namespace, name: str, screen: Screen) -> tuple
 
 
 def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
-    from riprap.faults.setup import place
+    from riprap.faults.placement import place
 
     campaign, chosen = place(graph, campaign)
     trials = sum(1 for _ in campaign.tasks())

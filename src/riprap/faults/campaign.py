@@ -13,7 +13,7 @@ from typing import Any, Literal
 from riprap.errors import GraphError
 from riprap.faults.metrics import COVERED, THRESHOLD
 from riprap.faults.scores import Score
-from riprap.graph.faults import Crash, Fault, Loss, Model
+from riprap.graph.faults import Crash, Fault, Loss, Model, Replicas
 
 Targets = tuple[str, ...]
 _NAME = re.compile(r"[\w.-]*")
@@ -159,7 +159,8 @@ class Campaign:
             raise GraphError(
                 f"model '{crashes[0]}' is a crash: give outages in seconds, as the ages of checkpoints are"
             )
-        diverging = [n for n in crashes if getattr(self.models[n].protection, "diverging", False)]  # type: ignore[union-attr]
+        replicated = {n: m.protection for n, m in self.models.items() if isinstance(m, Crash)}
+        diverging = [n for n, p in replicated.items() if isinstance(p, Replicas) and p.diverging]
         if diverging and self.interleave is None:
             raise GraphError(
                 f"model '{diverging[0]}' has replicas that diverge: give interleave=, by which they do"

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from riprap.compiler import Layout, compile_graph
 from riprap.errors import GraphError
+from riprap.faults.campaign import Campaign, Targets
 from riprap.graph.faults import Corruption, Crash, Model
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator, Sink, Source
+from riprap.graph.operators import Faulty, Inlet, Operator, Sink, Source
+from riprap.operators.faulty import can_flip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,81 @@ def _corruptible(graph: Graph, model: Corruption, mine: set[str]) -> Iterator[Ta
         there = [c for c in model.columns if any(c in graph.schema_of(s).names for s in streams)]
         if there:
             yield Target(operator.name, f"has {', '.join(there)} to be corrupted")
+
+
+def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[Target, ...]]]:
+    """Return a campaign with the targets of each model, and why each is one.
+
+    They are chosen by the rules of placement unless the campaign names some; "pe:NAME" is all operators of a processing
+    element.
+    """
+    if campaign.sink not in {s.name for s in graph.of_kind(Sink)}:
+        there = ", ".join(s.name for s in graph.of_kind(Sink))
+        raise GraphError(f"there is no sink '{campaign.sink}' to score; there are: {there}")
+    if campaign.targets:
+        named = tuple(_named(graph, targets) for targets in campaign.targets)
+        if len(set(named)) < len(named):
+            raise GraphError("targets: one of them is there twice")
+        chosen = {
+            m: tuple(Target("+".join(t), "named by the campaign") for t in named) for m in campaign.models
+        }
+        return replace(campaign, targets=named, placed=dict.fromkeys(campaign.models, named)), chosen
+    chosen = {name: find_targets(graph, campaign.sink, model) for name, model in campaign.models.items()}
+    for name, targets in chosen.items():
+        if not targets:
+            raise GraphError(
+                f"model '{name}': no operator that leads to '{campaign.sink}' has what it is about"
+            )
+    placed = {name: tuple((t.name,) for t in targets) for name, targets in chosen.items()}
+    everywhere = tuple(dict.fromkeys(t for targets in placed.values() for t in targets))
+    return replace(campaign, targets=everywhere, placed=placed), chosen
+
+
+def _named(graph: Graph, targets: Targets) -> Targets:
+    known = {o.name: o for o in graph if not isinstance(o, Sink)}
+    if len(targets) == 1 and targets[0].startswith("pe:"):
+        plans = {plan.name: plan for plan in compile_graph(unprotected(graph), buckets=1, tasks=1).plans}
+        plan = plans.get(targets[0].removeprefix("pe:"))
+        if plan is None:
+            there = ", ".join(plans)
+            raise GraphError(f"there is no processing element for target '{targets[0]}'; there are: {there}")
+        return tuple(o.name for o in plan.graph if o.name in known and not isinstance(o, Inlet))
+    for name in targets:
+        if name not in known:
+            there = ", ".join(sorted(known))
+            raise GraphError(f"there is no operator '{name}' to inject faults at; there are: {there}")
+        operator = known[name]
+        if isinstance(operator, Source) and operator.tick is not None:
+            raise GraphError(
+                f"'{name}' is a clock: its ticks go to every operator that hears it, and are not tuples"
+            )
+    return targets
+
+
+def unprotected(graph: Graph) -> Graph:
+    """Return a graph without policies: what they would do is worked out, not run."""
+    return replace(graph, operators=tuple(replace(o, protect=None) if o.protect else o for o in graph))
+
+
+def check_corruption(campaign: Campaign, layout: Layout) -> None:
+    """Refuse to corrupt what a trial cannot."""
+    for name, model in campaign.models.items():
+        if not isinstance(model, Corruption):
+            continue
+        for plan in layout.plans:
+            for woven in plan.graph.of_kind(Faulty):
+                here = (woven.target,) in campaign.placed[name] and woven.role == "fault"
+                for column in (c for c in model.columns if here and c in woven.schema.names):
+                    kind = woven.schema.field(column).type
+                    if model.change == "bits" and not can_flip(kind):
+                        raise GraphError(
+                            f"model '{name}': no bits of {column}, which is {kind}, can be flipped: give change="
+                        )
+                    if any(column in (entry.key or ()) for entry in plan.entries):
+                        raise GraphError(
+                            f"model '{name}': at '{woven.target}' {column} is what tuples are dealt out and kept by, "
+                            "and a trial does not send them elsewhere. Corrupt another column, or name other targets"
+                        )
 
 
 def _leading_to(graph: Graph, sink: str) -> set[str]:

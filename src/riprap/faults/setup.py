@@ -9,81 +9,26 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.compiler import Layout, compile_graph
+from riprap.compiler import compile_graph
 from riprap.compiler.weaving import weave
 from riprap.errors import GraphError
-from riprap.faults.campaign import Campaign, Outage, Targets, Task
+from riprap.faults.campaign import Campaign, Outage, Task
 from riprap.faults.crashing import Comeback, come_back, covers, group_of, leaving, state_after
 from riprap.faults.feeds import Feed, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_again, play_golden
 from riprap.faults.interleaving import interleave, set_apart, weave_lags
 from riprap.faults.outputs import NOWHERE, Form, Right, places
-from riprap.faults.placement import Target, find_targets
+from riprap.faults.placement import Target, check_corruption, place, unprotected
 from riprap.faults.scores import Floats
 from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
 from riprap.graph.faults import Corruption, Crash, Fault, Loss, Model, Replicas
 from riprap.graph.graph import Graph, Restart
-from riprap.graph.operators import Faulty, Inlet, Sink, Source
-from riprap.operators.faulty import can_flip
+from riprap.graph.operators import Faulty, Inlet
 from riprap.operators.given import Pages
 from riprap.state.hashing import Hashes
 
 BLOCK_ROWS = 25_000
-
-
-def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[Target, ...]]]:
-    """Return a campaign with the targets of each model, and why each is one.
-
-    They are chosen by the rules of placement unless the campaign names some; "pe:NAME" is all operators of a processing
-    element.
-    """
-    if campaign.sink not in {s.name for s in graph.of_kind(Sink)}:
-        there = ", ".join(s.name for s in graph.of_kind(Sink))
-        raise GraphError(f"there is no sink '{campaign.sink}' to score; there are: {there}")
-    if campaign.targets:
-        named = tuple(_named(graph, targets) for targets in campaign.targets)
-        if len(set(named)) < len(named):
-            raise GraphError("targets: one of them is there twice")
-        chosen = {
-            m: tuple(Target("+".join(t), "named by the campaign") for t in named) for m in campaign.models
-        }
-        return replace(campaign, targets=named, placed=dict.fromkeys(campaign.models, named)), chosen
-    chosen = {name: find_targets(graph, campaign.sink, model) for name, model in campaign.models.items()}
-    for name, targets in chosen.items():
-        if not targets:
-            raise GraphError(
-                f"model '{name}': no operator that leads to '{campaign.sink}' has what it is about"
-            )
-    placed = {name: tuple((t.name,) for t in targets) for name, targets in chosen.items()}
-    everywhere = tuple(dict.fromkeys(t for targets in placed.values() for t in targets))
-    return replace(campaign, targets=everywhere, placed=placed), chosen
-
-
-def _named(graph: Graph, targets: Targets) -> Targets:
-    known = {o.name: o for o in graph if not isinstance(o, Sink)}
-    if len(targets) == 1 and targets[0].startswith("pe:"):
-        plans = {plan.name: plan for plan in compile_graph(unprotected(graph), buckets=1, tasks=1).plans}
-        plan = plans.get(targets[0].removeprefix("pe:"))
-        if plan is None:
-            there = ", ".join(plans)
-            raise GraphError(f"there is no processing element for target '{targets[0]}'; there are: {there}")
-        return tuple(o.name for o in plan.graph if o.name in known and not isinstance(o, Inlet))
-    for name in targets:
-        if name not in known:
-            there = ", ".join(sorted(known))
-            raise GraphError(f"there is no operator '{name}' to inject faults at; there are: {there}")
-        operator = known[name]
-        if isinstance(operator, Source) and operator.tick is not None:
-            raise GraphError(
-                f"'{name}' is a clock: its ticks go to every operator that hears it, and are not tuples"
-            )
-    return targets
-
-
-def unprotected(graph: Graph) -> Graph:
-    """Return a graph without policies: what they would do is worked out, not run."""
-    return replace(graph, operators=tuple(replace(o, protect=None) if o.protect else o for o in graph))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +60,7 @@ class Setup:
         lagging = weave_lags(bare) if campaign.interleave is not None else bare
         woven = weave(lagging, list(dict.fromkeys(names)), deep=campaign.deep)
         layout = compile_graph(woven, buckets=1, tasks=1, path="direct")
-        _check_corruption(campaign, layout)
+        check_corruption(campaign, layout)
         rows = read_feed(woven, layout)
         if len(rows) > 1 and (campaign.crashes or campaign.stretch == "source"):
             raise GraphError(
@@ -228,27 +173,6 @@ class Setup:
             first=first,
             count=(last - first) // campaign.section + 1,
         )
-
-
-def _check_corruption(campaign: Campaign, layout: Layout) -> None:
-    """Refuse to corrupt what a trial cannot."""
-    for name, model in campaign.models.items():
-        if not isinstance(model, Corruption):
-            continue
-        for plan in layout.plans:
-            for woven in plan.graph.of_kind(Faulty):
-                here = (woven.target,) in campaign.placed[name] and woven.role == "fault"
-                for column in (c for c in model.columns if here and c in woven.schema.names):
-                    kind = woven.schema.field(column).type
-                    if model.change == "bits" and not can_flip(kind):
-                        raise GraphError(
-                            f"model '{name}': no bits of {column}, which is {kind}, can be flipped: give change="
-                        )
-                    if any(column in (entry.key or ()) for entry in plan.entries):
-                        raise GraphError(
-                            f"model '{name}': at '{woven.target}' {column} is what tuples are dealt out and kept by, "
-                            "and a trial does not send them elsewhere. Corrupt another column, or name other targets"
-                        )
 
 
 @dataclass(frozen=True, slots=True)
