@@ -19,12 +19,13 @@ from riprap.compiler import Plan
 from riprap.compiler.plan import is_clock
 from riprap.compiler.weaving import Faults, give
 from riprap.faults.converging import held_by, same, same_values
-from riprap.faults.golden import Golden, Replaced, play_golden, rows_of, sent
+from riprap.faults.golden import Block, Golden, Replaced, play_golden, rows_of, sent
 from riprap.faults.interleaving import lags_of
-from riprap.faults.replay import Piece, Player, State, concatenate, joined, of_keys
+from riprap.faults.replay import Piece, Played, Player, State, concatenate, joined, of_keys
 from riprap.graph.operators import Custom, Outlet, Sink
 from riprap.operators.arrival import Arrival, Tags
 from riprap.operators.chunk import Ints
+from riprap.operators.given import Pages
 from riprap.state.hashing import Hashes
 from riprap.state.windows import hashes_of
 
@@ -88,10 +89,10 @@ def run_trial(
         plan = replace(whole, graph=give(whole.graph, faults))
         player = Player(plan, golden.players[plan.name].tables)
         incoming = {stream: streams.get(stream, {}) for stream in plan.inlets}
-        rerun = _rerun_whole if golden.whole or _needs_all(plan) else _rerun
-        found = rerun(
+        harmed = _Harmed(
             golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial
         )
+        found = _rerun_whole(harmed) if golden.whole or _needs_all(plan) else _rerun(harmed)
         for name, differs in found.items():
             operator = plan.graph[name]
             if isinstance(operator, Outlet):
@@ -131,35 +132,87 @@ def replay_trial(golden: Golden, faults: Faults, replaced: Mapping[str, Replaced
     return trial
 
 
-def _rerun(
-    golden: Golden,
-    player: Player,
-    hits: Mapping[int, Hashes],
-    incoming: Mapping[str, Mapping[int, Difference]],
-    replaced: Replaced | None,
-    trial: Trial,
-) -> Differences:
+@dataclass(frozen=True, slots=True)
+class _Harmed:
+    """An element to be run again: the keys a fault hits by block, the streams that differ, state that is another."""
+
+    golden: Golden
+    player: Player
+    hits: Mapping[int, Hashes]
+    incoming: Mapping[str, Mapping[int, Difference]]
+    replaced: Replaced | None
+    trial: Trial
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The element's blocks in the golden run."""
+        return self.golden.blocks[self.player.plan.name]
+
+    @property
+    def touched(self) -> list[int]:
+        """The blocks in which something happens to it, in order."""
+        differ = (block for differs in self.incoming.values() for block in differs)
+        return sorted({*self.hits, *differ, *([self.replaced.block] if self.replaced else [])})
+
+    def replaced_at(self, block: int) -> Replaced | None:
+        """Return the state that is another from a block on."""
+        return self.replaced if self.replaced is not None and self.replaced.block == block else None
+
+    def state_before(self, block: int) -> State:
+        """Return the golden state that a block starts from."""
+        return self.golden.state_before(self.player.plan.name, block)
+
+    def play(self, arrival: Arrival, state: State) -> Played:
+        """Compute what arrived, and count it."""
+        self.trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
+        return self.player.play(arrival, state)
+
+    def arrival(self, block: int) -> Arrival:
+        """Return what arrives with a block, where streams differ with what differs."""
+        golden, element = self.golden, self.player.plan.name
+        arrival = self.blocks[block].arrival
+        if any(block in differs for differs in self.incoming.values()):
+            rows = rows_of(golden, element, block)
+            for stream, differs in self.incoming.items():
+                if block in differs:
+                    rows[stream] = _applied(sent(golden, stream, block), differs[block]).as_rows()
+            arrival = self.player.arrive(rows, block=golden.number(block))
+        return arrival
+
+    def new_keys(self, block: int) -> Hashes:
+        """Return the keys that are affected from a block on."""
+        found = [self.hits.get(block, _NONE)]
+        for stream, differs in self.incoming.items():
+            if block in differs:
+                # In this element's key, which is not that of the one before.
+                sides = (differs[block].missing, differs[block].more)
+                found += [self.player.hashes_of(stream, piece) for piece in sides]
+        other = self.replaced_at(block)
+        if other is not None:
+            before = self.state_before(block)
+            for slot, pages in other.pages.items():
+                everyone = _keys_in(pages, before[slot])
+                found.append(everyone[~same(pages, before[slot], everyone)])
+        return np.unique(np.concatenate(found))
+
+
+def _rerun(harmed: _Harmed) -> Differences:
     """Run one element where it is affected; return in what its outputs differ."""
-    plan, blocks = player.plan, golden.blocks[player.plan.name]
-    touched = sorted(
-        {*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])}
-    )
+    golden, plan, blocks, touched = harmed.golden, harmed.player.plan, harmed.blocks, harmed.touched
     found: Differences = {}
     keys, block, many = _NONE, touched[0] if touched else len(blocks), 1
     state: State = {}
     while block < len(blocks):
-        new = np.setdiff1d(_new_keys(player, golden, block, hits, incoming, replaced), keys)
-        other = replaced if replaced is not None and replaced.block == block else None
-        state = _joined(state, golden.state_before(plan.name, block), new, other)
+        new = np.setdiff1d(harmed.new_keys(block), keys)
+        state = _joined(state, harmed.state_before(block), new, harmed.replaced_at(block))
         keys = np.union1d(keys, new)
         end = _end_of_step(golden, block, many, touched)
         arrival = joined(
-            [_arrival(player, golden, b, incoming, keys) for b in range(block, end)],
+            [of_keys(harmed.arrival(b), keys) for b in range(block, end)],
             lags_of(plan.graph),
             plan.origin,
         )
-        trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
-        played = player.play(arrival, state)
+        played = harmed.play(arrival, state)
         for name, piece in played.outputs.items():
             right = concatenate([blocks[b].outputs[name].of_keys(keys) for b in range(block, end)])
             # Ticks that are passed on as tuples are of no key, and are what they were.
@@ -174,28 +227,15 @@ def _rerun(
     return found
 
 
-def _rerun_whole(
-    golden: Golden,
-    player: Player,
-    hits: Mapping[int, Hashes],
-    incoming: Mapping[str, Mapping[int, Difference]],
-    replaced: Replaced | None,
-    trial: Trial,
-) -> Differences:
-    """Do so with all keys, where a punctuation that is lost or made may change what others hold."""
-    name, blocks = player.plan.name, golden.blocks[player.plan.name]
-    touched = sorted(
-        {*hits, *(b for d in incoming.values() for b in d), *([replaced.block] if replaced else [])}
-    )
+def _rerun_whole(harmed: _Harmed) -> Differences:
+    """Do so with all keys, where what one holds may depend on others."""
+    blocks, touched = harmed.blocks, harmed.touched
     found: Differences = {}
     block = touched[0] if touched else len(blocks)
-    state = golden.state_before(name, block) if touched else {}
+    state = harmed.state_before(block) if touched else {}
     while block < len(blocks):
-        if replaced is not None and replaced.block == block:
-            state = {**state, **replaced.pages}
-        arrival = _whole_arrival(player, golden, block, incoming)
-        trial.replayed += sum(chunk.rows for chunk in arrival.chunks.values())
-        played = player.play(arrival, state)
+        other = harmed.replaced_at(block)
+        played = harmed.play(harmed.arrival(block), {**state, **(other.pages if other is not None else {})})
         for output, piece in played.outputs.items():
             right = blocks[block].outputs[output]
             differs = difference(right, piece)
@@ -207,17 +247,18 @@ def _rerun_whole(
         later = [b for b in touched if b >= block]
         if _same_state(state, blocks[block - 1].state):
             block = later[0] if later else len(blocks)
-            state = golden.state_before(name, block) if later else {}
+            state = harmed.state_before(block) if later else {}
     return found
 
 
 def _same_state(one: State, other: State) -> bool:
-    for slot, pages in one.items():
-        if not is_clock(slot):
-            everyone = np.unique(np.concatenate([_NONE, *(hashes_of(p) for p in (*pages, *other[slot]))]))
-            if not same(pages, other[slot], everyone).all():
-                return False
-    return True
+    slots = [slot for slot in one if not is_clock(slot)]
+    return all(same(one[slot], other[slot], _keys_in(one[slot], other[slot])).all() for slot in slots)
+
+
+def _keys_in(one: Pages, other: Pages) -> Hashes:
+    """Return all keys that two states of a slot know."""
+    return np.unique(np.concatenate([_NONE, *(hashes_of(page) for page in (*one, *other))]))
 
 
 def _same_tags(one: Tags, other: Tags) -> bool:
@@ -243,30 +284,6 @@ def _left(plan: Plan, state: State, golden: State, keys: Hashes) -> tuple[Hashes
     return keys, {slot: held_by(pages, keys) for slot, pages in state.items() if not is_clock(slot)}
 
 
-def _new_keys(
-    player: Player,
-    golden: Golden,
-    block: int,
-    hits: Mapping[int, Hashes],
-    incoming: Mapping[str, Mapping[int, Difference]],
-    replaced: Replaced | None,
-) -> Hashes:
-    """Return the keys that are affected from a block on."""
-    found = [hits.get(block, _NONE)]
-    for stream, differs in incoming.items():
-        if block in differs:
-            # In this element's key, which is not that of the one before.
-            found += [
-                player.hashes_of(stream, piece) for piece in (differs[block].missing, differs[block].more)
-            ]
-    if replaced is not None and replaced.block == block:
-        before = golden.state_before(player.plan.name, block)
-        for slot, pages in replaced.pages.items():
-            everyone = np.unique(np.concatenate([_NONE, *(hashes_of(p) for p in (*pages, *before[slot]))]))
-            found.append(everyone[~same(pages, before[slot], everyone)])
-    return np.unique(np.concatenate(found))
-
-
 def _joined(state: State, golden: State, new: Hashes, replaced: Replaced | None) -> State:
     """Let keys that are newly affected come in with what they hold."""
     other = replaced.pages if replaced is not None else {}
@@ -274,27 +291,6 @@ def _joined(state: State, golden: State, new: Hashes, replaced: Replaced | None)
         slot: pages if is_clock(slot) else [*state.get(slot, ()), *held_by(other.get(slot, pages), new)]
         for slot, pages in golden.items()
     }
-
-
-def _arrival(
-    player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]], keys: Hashes
-) -> Arrival:
-    """Return what arrives of some keys, where streams differ with what differs."""
-    return of_keys(_whole_arrival(player, golden, block, incoming), keys)
-
-
-def _whole_arrival(
-    player: Player, golden: Golden, block: int, incoming: Mapping[str, Mapping[int, Difference]]
-) -> Arrival:
-    element = player.plan.name
-    arrival = golden.blocks[element][block].arrival
-    if any(block in d for d in incoming.values()):
-        rows = rows_of(golden, element, block)
-        for stream, differs in incoming.items():
-            if block in differs:
-                rows[stream] = _applied(sent(golden, stream, block), differs[block]).as_rows()
-        arrival = player.arrive(rows, block=golden.number(block))
-    return arrival
 
 
 def difference(golden: Piece, faulty: Piece) -> Difference:
