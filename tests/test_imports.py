@@ -28,6 +28,7 @@ LAYERS = (
     "runtime",
     "riprap",
     "faults",
+    "model",
     "apps",
     "bench",
     "cli",

@@ -2,6 +2,7 @@
 
 RiprapError
 |- GraphError            the application is described wrongly; found while it is built
+|- ModelError            a model, or the profile it is made from, is described wrongly
 |- NotYetError           described correctly, but this version cannot carry it out
 |- JavaNotFoundError     no Java for Spark (in riprap.runtime.java)
 `- RunError              something went wrong while it ran
@@ -24,6 +25,10 @@ class RiprapError(Exception):
 
 class GraphError(RiprapError, ValueError):
     """The application is described wrongly."""
+
+
+class ModelError(RiprapError, ValueError):
+    """A model, or the profile it is made from, is described wrongly."""
 
 
 class NotYetError(RiprapError, NotImplementedError):

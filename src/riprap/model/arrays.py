@@ -1,0 +1,102 @@
+"""A model as arrays, what is asked of it, what is so at a moment, and what a replication came to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+SCRATCH, CHECKPOINT, WHOLE = 0, 1, 2
+
+
+class Wiring(NamedTuple):
+    """A model as arrays. A node is an operator, or one replica of an operator of a high-availability group.
+
+    Ports, outputs and connections are numbered through; those of node n are ``first[n] <= i < first[n + 1]``.
+    """
+
+    node_ports: Ints
+    node_outputs: Ints
+    output_links: Ints
+    link_port: Ints
+    link_group: Ints  # the group whose active replica alone may send here, or -1
+    node_operator: Ints
+    node_copies: Ints  # copies that take part at once, their results told apart by deduplication
+    node_replica: Ints
+    node_group: Ints
+    node_sink: Ints  # the number of the sink, or -1
+    node_restore: Ints
+    node_kept: Flags  # whether what comes in while it is down waits for it
+    node_age: Floats  # oldest and newest age of the checkpoint that is restored
+    port_node: Ints
+    port_rate: Floats  # of tuples that come from outside, a second
+    clean: Floats  # selectivity, by port and output of the node
+    tainted: Floats
+    scratch: Floats
+    exclusive: Flags  # whether a tuple goes to one output at most
+    most: Floats  # tuples at a port that one tuple from outside, by port, can make
+    size: Floats
+    alpha: Floats
+    alpha_tainted: Floats
+    beta: Floats
+    gamma: Floats
+    unit_members: Ints  # nodes and copies that fail together, as node * 2 + copy
+    unit_first: Ints
+    group_failover: Floats
+    operators: int
+    sinks: int
+
+
+class Asked(NamedTuple):
+    """What is to be simulated: rates of faults, what a fault costs, and for how long."""
+
+    horizon: float
+    crash_rate: Floats  # by unit
+    corruption_rate: Floats  # by node, of each copy
+    recovery: Floats  # by unit
+    crash_at: Floats  # by unit: a crash that is forced, or infinity
+    ticks: int  # how often the output is counted
+
+
+class Told(NamedTuple):
+    """What a replication came to."""
+
+    up: float  # seconds in which every operator had a copy alive, stable and untainted
+    up_alone: float  # the same if faults did not spread
+    crashes: int
+    corruptions: int
+    lost: int  # tuples that met an operator that was down
+    leaps: int
+    clean: Ints  # tuples at each sink
+    tainted: Ints
+    series: Ints  # clean and tainted tuples at all sinks, at each tick
+
+
+class State(NamedTuple):
+    """What is so at a moment. The second number of those that have two is the copy."""
+
+    alive: Flags  # by node and copy
+    own: Flags  # by node and copy: whether it is unstable by its own crash
+    struck: Ints  # by node and copy: tuples that silent corruption is about to change
+    unstable: Floats  # by port and copy: correct tuples until it is stable
+    filling: Floats  # by port and copy: tuples until a state that began empty is full
+    lost: Floats  # by port: tuples that it should have had since it was last stable
+    losing: Floats  # by port: tuples a second that it should have and does not
+    nominal: Floats  # by port: tuples a second without faults
+    waiting: Ints  # by port: tuples that wait for an operator that is down
+    came: Ints  # by port: clean tuples, then tainted ones, on their way
+    came_tainted: Ints
+    out: Ints  # by output, likewise
+    out_tainted: Ints
+    active: Ints  # by group: the replica whose results count
+    working: Flags  # by group: whether that replica is whole
+    passes: Flags  # by node
+    flow: Floats  # by port
+    clean: Ints  # by sink
+    tainted: Ints
+    lost_tuples: Ints

@@ -1,0 +1,136 @@
+"""What faults do to a model: who is hurt, what is lost, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, State, Wiring
+from riprap.model.leaping import is_filling, is_unstable
+
+
+@numba.njit(cache=True, nogil=True)
+def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Floats) -> None:
+    """Work out the tuples a second that reach each port while only some nodes pass tuples on."""
+    flow[:] = w.port_rate
+    for node in range(len(w.node_operator)):
+        if not passes[node]:
+            continue
+        for port in range(w.node_ports[node], w.node_ports[node + 1]):
+            for output in range(w.node_outputs[node], w.node_outputs[node + 1]):
+                share = flow[port] * w.clean[port, output - w.node_outputs[node]]
+                for link in range(w.output_links[output], w.output_links[output + 1]):
+                    group = w.link_group[link]
+                    if group < 0 or (working[group] and active[group] == w.node_replica[node]):
+                        flow[w.link_port[link]] += share
+
+
+@numba.njit(cache=True, nogil=True)
+def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
+    """Make a port unstable until it has had the tuples that make up for lost ones."""
+    size = w.size[port]
+    need = min(w.alpha[port] * size + w.beta[port] * lost, w.gamma[port] * size)
+    s.unstable[port, copy] = max(s.unstable[port, copy], np.floor(need))
+
+
+@numba.njit(cache=True, nogil=True)
+def look_again(w: Wiring, s: State) -> None:
+    """After something has failed or come back: see which tuples are lost now, and who has suffered from it."""
+    nodes = len(w.node_operator)
+    for node in range(nodes):
+        s.passes[node] = s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1])
+    for group in range(len(s.active)):
+        s.working[group] = True
+        for node in range(nodes):
+            if w.node_group[node] == group and w.node_replica[node] == s.active[group]:
+                s.working[group] = s.working[group] and s.alive[node, 0]
+    for node in range(nodes):
+        s.passes[node] = s.passes[node] or w.node_kept[node]
+    mean_flows(w, s.passes, s.active, s.working, s.flow)
+    for port in range(len(s.losing)):
+        node = w.port_node[port]
+        before = s.losing[port]
+        missing = s.nominal[port] - s.flow[port]
+        now = missing if missing > 1e-9 * s.nominal[port] else 0.0
+        s.losing[port] = now if s.passes[node] else s.nominal[port]
+        if before > 0.0 and s.losing[port] == 0.0 and w.size[port] > 0.0 and s.lost[port] > 0.0:
+            for copy in range(w.node_copies[node]):
+                if s.alive[node, copy]:
+                    _hurt(w, s, port, copy, s.lost[port])
+            s.lost[port] = 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
+    """Bring a copy back, with the state that its protection has for it."""
+    others = False
+    for other in range(w.node_copies[node]):
+        others = others or s.alive[node, other]
+    s.alive[node, copy] = True
+    age = w.node_age[node, 0] + rng.random() * (w.node_age[node, 1] - w.node_age[node, 0])
+    for port in range(w.node_ports[node], w.node_ports[node + 1]):
+        s.unstable[port, copy] = s.filling[port, copy] = 0.0
+        if w.size[port] == 0.0 or w.node_restore[node] == WHOLE:
+            s.lost[port] = 0.0
+            continue
+        if others:
+            # A copy that went on hands over its state.
+            for other in range(w.node_copies[node]):
+                if other != copy:
+                    s.unstable[port, copy] = s.unstable[port, other]
+                    s.filling[port, copy] = s.filling[port, other]
+            continue
+        s.own[node, copy] = True
+        if w.node_restore[node] == CHECKPOINT:
+            _hurt(w, s, port, copy, s.lost[port] + s.nominal[port] * age)
+        else:
+            s.filling[port, copy] = w.size[port]
+        s.lost[port] = 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
+    """Start, or call off, the failover of every group, as its replicas are."""
+    for group in range(len(s.active)):
+        other_works = True
+        for node in range(len(w.node_operator)):
+            if w.node_group[node] == group and w.node_replica[node] != s.active[group]:
+                other_works = other_works and s.alive[node, 0]
+        if s.working[group] or not other_works:
+            failover_at[group] = np.inf
+        elif failover_at[group] == np.inf:
+            failover_at[group] = now + w.group_failover[group]
+
+
+@numba.njit(cache=True, nogil=True)
+def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
+    """Corrupt silently: one tuple, or as likely the state where there is one."""
+    if not s.alive[node, copy]:
+        return
+    keeps = False
+    for port in range(w.node_ports[node], w.node_ports[node + 1]):
+        keeps = keeps or w.size[port] > 0.0
+    if keeps and rng.random() < 0.5:
+        for port in range(w.node_ports[node], w.node_ports[node + 1]):
+            hurt = min(w.alpha_tainted[port], w.gamma[port]) * w.size[port]
+            s.unstable[port, copy] = max(s.unstable[port, copy], np.floor(hurt))
+    else:
+        s.struck[node, copy] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def is_up(w: Wiring, s: State, spreading: bool) -> bool:
+    """Say whether every operator has a copy that is alive, stable and untainted."""
+    good = np.zeros(w.operators, np.bool_)
+    for node in range(len(w.node_operator)):
+        for copy in range(w.node_copies[node]):
+            if s.alive[node, copy]:
+                if spreading:
+                    ok = not (is_unstable(w, s, node, copy) or is_filling(w, s, node, copy))
+                else:
+                    ok = not s.own[node, copy]
+                if ok:
+                    good[w.node_operator[node]] = True
+    return bool(good.all())

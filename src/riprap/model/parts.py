@@ -1,0 +1,136 @@
+"""The parts of a model: each operator of an application with its ports, what it does to tuples, and where they go.
+
+Whatever makes an operator put out tuples is a port, as in appendix A of the dissertation: streams, the ticks of time,
+and punctuations, which travel on streams of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from riprap.errors import ModelError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Operator, Sink, Source
+from riprap.model.profile import OperatorProfile, Port, Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A port of a part: the streams it reads, or the rate at which tuples come from outside.
+
+    ``shares`` are the tuples of each output that one tuple makes.
+    """
+
+    streams: tuple[str, ...] = ()
+    rate: float = 0.0
+    shares: tuple[float, ...]
+    port: Port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An operator as the model has it."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    outputs: tuple[str, ...]
+    profile: OperatorProfile
+    sink: bool = False
+    source: bool = False
+
+    @property
+    def stateful(self) -> bool:
+        return any(e.port.state > 0 for e in self.entries)
+
+
+def parts_of(graph: Graph, profile: Profile) -> tuple[Part, ...]:
+    """Put an application and its profile together, in the graph's order."""
+    operators = [o for o in graph if not (isinstance(o, Source) and o.tick is not None)]
+    _check_names(graph, operators, profile)
+    punctuated: set[str] = set()
+    made = []
+    for operator in operators:
+        made.append(_part(operator, profile, punctuated))
+        punctuated.update(o for o in made[-1].outputs if o.endswith(_PUNCTUATION))
+    return tuple(made)
+
+
+_PUNCTUATION = " punctuation"
+
+
+def _part(operator: Operator, profile: Profile, punctuated: set[str]) -> Part:
+    mine = profile.operators[operator.name]
+    streams = operator.outputs
+    marks = [s + _PUNCTUATION for port in operator.ports for s in port if s + _PUNCTUATION in punctuated]
+    passes = bool(marks) and operator.traits.punctuation.startswith("passes")
+    marked = mine.punctuated > 0 or passes
+    outputs = (*streams, *((s + _PUNCTUATION for s in streams) if marked else ()))
+    return Part(
+        name=operator.name,
+        entries=tuple(_entries(operator, mine, profile, marks, passes, marked)),
+        outputs=outputs,
+        profile=mine,
+        sink=isinstance(operator, Sink),
+        source=isinstance(operator, Source),
+    )
+
+
+def _entries(
+    operator: Operator, mine: OperatorProfile, profile: Profile, marks: list[str], passes: bool, marked: bool
+) -> Iterator[Entry]:
+    streams = operator.outputs
+
+    def shares(port: Port) -> tuple[float, ...]:
+        own = tuple(port.share(s) for s in streams)
+        return own + ((mine.punctuated,) * len(streams) if marked else ())
+
+    if isinstance(operator, Source):
+        yield Entry(rate=profile.rates[operator.name], shares=shares(mine.ports[0]), port=mine.ports[0])
+    else:
+        for port, reads in zip(mine.ports, operator.ports, strict=True):
+            yield Entry(streams=reads, shares=shares(port), port=port)
+    if mine.tick is not None:
+        ticks = (mine.ticked,) * len(streams) + ((0.0,) * len(streams) if marked else ())
+        yield Entry(rate=1.0 / mine.tick, shares=ticks, port=Port())
+    if marks:
+        answers = (mine.on_punctuation,) * len(streams)
+        passed = ((1.0 if passes else 0.0,) * len(streams)) if marked else ()
+        yield Entry(streams=tuple(marks), shares=answers + passed, port=Port())
+
+
+def _check_names(graph: Graph, operators: list[Operator], profile: Profile) -> None:
+    there = {o.name for o in graph}
+    for name in (*profile.operators, *profile.rates, *profile.called.values()):
+        if name not in there:
+            raise ModelError(
+                f"the profile speaks of '{name}', which '{graph.name}' does not have. "
+                f"There are: {', '.join(o.name for o in graph)}"
+            )
+    missing = [o.name for o in operators if o.name not in profile.operators]
+    if missing:
+        raise ModelError(
+            f"the profile says nothing of {', '.join(missing)}: add an entry for each under 'operators', "
+            "or measure them with `riprap profile`"
+        )
+    for operator in operators:
+        if isinstance(operator, Source):
+            if operator.name not in profile.rates:
+                raise ModelError(
+                    f"the profile has no rate for source '{operator.name}': add one under 'rates'"
+                )
+            continue
+        needs, has = len(operator.ports), len(profile.operators[operator.name].ports)
+        if needs != has:
+            raise ModelError(
+                f"operator '{operator.name}' has {needs} ports, its profile {has}: describe each under 'ports'"
+            )
+        for port in profile.operators[operator.name].ports:
+            unknown = (
+                set(port.selectivity) - set(operator.outputs) if isinstance(port.selectivity, dict) else ()
+            )
+            for stream in unknown:
+                raise ModelError(
+                    f"operator '{operator.name}' has no stream '{stream}' to be selective about; "
+                    f"there are: {', '.join(operator.outputs)}"
+                )
