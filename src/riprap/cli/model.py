@@ -1,0 +1,309 @@
+"""Predict how available an application is and how much of its output is tainted, for faults nobody can wait for."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import TextColumn, TimeRemainingColumn
+
+import riprap as rr
+from riprap.apps.catalogue import CATALOGUE
+from riprap.cli.applications import UsageError, load_from, positive, positive_number
+from riprap.cli.screen import Screen, new_table
+from riprap.graph.policies import seconds
+
+if TYPE_CHECKING:
+    from riprap.apps.models import BuiltInModel
+    from riprap.model import Estimate, Profile, Technique
+    from riprap.model.sweep import Point, Sweep
+
+SUMMARY = "predict availability and tainted output, under each protection"
+EXAMPLES = """\
+examples:
+  riprap model bargain --paper --crash Aggregator --recovery 16 --rate 2200 --horizon 360
+                                              one crash: a line of the dissertation's table 5.4
+  riprap model bargain --paper --technique checkpoint,groups --rate 250,350,450,550 --fault-rate 90m --horizon 2h
+                                              its figure 5.12
+  riprap model app.py:app --profile app.profile.yaml --fault-rate 24h --horizon 720h
+                                              an application of your own, with the protection it asks for
+  riprap model app.py:app --profile app.profile.yaml --technique none,checkpoint,replication --json
+
+A list with commas is a sweep; several sweeps are combined. Times are 90m, 2h, 3.5s or seconds. A fault rate is faults
+of each operator a second, or a time: one in so long. The profile comes from `riprap profile`, or is written by hand.
+"""
+TECHNIQUES = ("annotated", "none", "checkpoint", "groups", "replication", "consistent")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    names = ", ".join(CATALOGUE)
+    parser.add_argument("app", metavar="APP", help=f"file.py:name, or a built-in application ({names})")
+    what = parser.add_argument_group("the model")
+    what.add_argument("--profile", type=Path, metavar="FILE", help="what each operator does (riprap profile)")
+    what.add_argument("--paper", action="store_true", help="the published profile of a built-in application")
+    what.add_argument(
+        "--technique",
+        type=_list_of(_technique),
+        metavar="NAMES",
+        help=f"of {', '.join(TECHNIQUES)} (default: annotated, what the application asks for)",
+    )
+    what.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        type=lambda text: tuple(text.split(",")),
+        metavar="A,B",
+        help="operators of a high-availability group; once for each group",
+    )
+    what.add_argument("--failover", type=_time, default=1.0, metavar="TIME", help="of a group (1s)")
+    what.add_argument("--every", type=_time, default=1.0, metavar="TIME", help="between checkpoints (1s)")
+    what.add_argument(
+        "--age", type=_time, metavar="TIME", help="of the checkpoint restored (any up to --every)"
+    )
+    faults = parser.add_argument_group("faults")
+    faults.add_argument(
+        "--fault-rate", type=_list_of(_rate), metavar="RATES", help="crashes of each operator (24h)"
+    )
+    faults.add_argument(
+        "--sdc-rate", type=_list_of(_rate), metavar="RATES", help="silent data corruptions (none)"
+    )
+    faults.add_argument("--recovery", type=_list_of(_time), metavar="TIMES", help="until it is back (3.5s)")
+    faults.add_argument("--crash", metavar="OPERATOR", help="crash this one, once, and nothing else")
+    faults.add_argument("--at", type=_time, metavar="TIME", help="when (a quarter into the horizon)")
+    faults.add_argument(
+        "--together",
+        action="append",
+        default=[],
+        type=lambda text: tuple(text.split(",")),
+        metavar="A,B",
+        help="operators that fail together; or pe: those of each processing element",
+    )
+    how = parser.add_argument_group("the simulation")
+    how.add_argument(
+        "--rate", type=_list_of(positive_number), metavar="RATES", help="tuples a second of all sources"
+    )
+    how.add_argument("--horizon", type=_list_of(_time), metavar="TIMES", help="to simulate (2h)")
+    how.add_argument("--replications", type=positive, default=1000, metavar="N", help="(1000)")
+    how.add_argument("--seed", type=int, default=1, help="(1)")
+
+
+def execute(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Predict, and print what came out."""
+    from riprap.model.sweep import predict_all
+
+    graph, profile, published = _asked(arguments)
+    sweep = _sweep(arguments, graph, profile, published)
+    columns = (
+        TextColumn("[dim]{task.description}"),
+        TextColumn("[dim]{task.percentage:3.0f}%"),
+        screen.bar(),
+        TimeRemainingColumn(),
+    )
+    with screen.bars(*columns) as bars:
+        task = bars.add_task("starting", total=1.0)
+        points = predict_all(
+            graph,
+            profile,
+            sweep,
+            replications=arguments.replications,
+            seed=arguments.seed,
+            show=lambda setting, share: bars.update(
+                task, description=f"{setting.technique} at {setting.rate:g}/s", completed=share
+            ),
+        )
+    for assumed in profile.assumed:
+        screen.note(f"assumed: {assumed}")
+    if screen.json:
+        screen.print_json(as_json(graph.name, points))
+        return 0
+    print_points(points, screen)
+    return 0
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[rr.Graph, Profile, BuiltInModel | None]:
+    from riprap.apps.models import PAPER
+    from riprap.model import read_profile
+
+    if arguments.app in CATALOGUE:
+        graph = CATALOGUE[arguments.app].make(None, rr.memory()).graph()
+    else:
+        graph = load_from(arguments.app).graph()
+    published = None
+    if arguments.paper:
+        published = PAPER.get(arguments.app)
+        if published is None:
+            raise UsageError(f"--paper: there is a published profile of {', '.join(PAPER)} only")
+        if arguments.profile is not None:
+            raise UsageError("--paper and --profile: name one of them")
+        return graph, published.profile, published
+    if arguments.profile is None:
+        paper = ", or --paper for the published one" if arguments.app in PAPER else ""
+        raise UsageError(f"a model needs a profile: measure one with 'riprap profile {arguments.app}' and name it "
+                         f"with --profile FILE{paper}")  # fmt: skip
+    return graph, read_profile(arguments.profile), None
+
+
+def _sweep(
+    arguments: argparse.Namespace, graph: rr.Graph, profile: Profile, published: BuiltInModel | None
+) -> Sweep:
+    from riprap.model import Faults
+    from riprap.model.sweep import Sweep
+
+    if arguments.crash is not None and (arguments.fault_rate or arguments.sdc_rate):
+        raise UsageError("--crash is for one crash and nothing else: leave out --fault-rate and --sdc-rate")
+    if arguments.crash is None and arguments.at is not None:
+        raise UsageError("--at says when --crash OPERATOR is to happen: name the operator")
+    crashes = (0.0,) if arguments.crash or arguments.sdc_rate else (1 / 86_400,)
+    together = tuple(names for names in arguments.together if names != ("pe",))
+    if ("pe",) in arguments.together:
+        together += _elements(graph)
+    return Sweep(
+        techniques=_techniques(arguments, graph, published),
+        rates=arguments.rate or (sum(profile.rates.values()),),
+        crash_rates=arguments.fault_rate or crashes,
+        corruption_rates=arguments.sdc_rate or (0.0,),
+        recoveries=arguments.recovery or (3.5,),
+        horizons=arguments.horizon or (7200.0,),
+        faults=Faults(crash=arguments.crash, at=arguments.at, together=together),
+    )
+
+
+def _elements(graph: rr.Graph) -> tuple[tuple[str, ...], ...]:
+    """Return the operators of each processing element."""
+    from riprap.compiler import compile_graph
+    from riprap.faults.placement import unprotected
+    from riprap.graph.operators import Inlet, Outlet
+
+    plans = compile_graph(unprotected(graph), buckets=1, tasks=1).plans
+    return tuple(tuple(o.name for o in p.graph if not isinstance(o, Inlet | Outlet)) for p in plans)
+
+
+def _techniques(
+    arguments: argparse.Namespace, graph: rr.Graph, published: BuiltInModel | None
+) -> Mapping[str, Technique]:
+    from riprap.model import Annotated, Checkpoints, ConsistentRegion, Groups, Replication, Unprotected
+
+    checkpoints = Checkpoints(every=arguments.every, age=arguments.age)
+
+    def groups() -> Technique:
+        chosen = tuple(arguments.group)
+        if not chosen:
+            raise UsageError("--technique groups: say which operators with --group A,B, once for each group")
+        mine = {name for group in chosen for name in group}
+        others = tuple(o.name for o in graph if o.stateful and o.name not in mine)
+        also = Checkpoints(others, every=arguments.every, age=arguments.age) if others else Unprotected()
+        return Groups(chosen, arguments.failover, also)
+
+    makers: Mapping[str, Callable[[], Technique]] = {
+        "annotated": lambda: Annotated(graph),
+        "none": Unprotected,
+        "checkpoint": lambda: checkpoints,
+        "groups": groups,
+        "replication": Replication,
+        "consistent": lambda: ConsistentRegion(period=arguments.every),
+    }
+    own = dict(published.configurations) if published is not None and not arguments.group else {}
+    names = arguments.technique or (next(iter(own), "annotated"),)
+    return {name: own[name] if name in own else makers[name]() for name in names}
+
+
+def as_json(application: str, points: Sequence[Point]) -> dict[str, Any]:
+    """Return the object that ``--json`` prints: of one combination what is expected, of several each as a point."""
+    if len(points) == 1:
+        return {"application": application, **points[0].to_json()}
+    return {"application": application, "points": [point.to_json() for point in points]}
+
+
+def print_points(points: Sequence[Point], screen: Screen) -> None:
+    """Print what is expected, a line for each combination; what all have in common stands above."""
+    settings = [_words(point) for point in points]
+    varying = [name for name in settings[0] if len({each[name] for each in settings}) > 1]
+    screen.say(
+        "; ".join(f"{name} {value}" for name, value in settings[0].items() if name not in varying and value)
+    )
+    screen.say()
+    table = new_table(*varying)
+    headings = (
+        "availability",
+        "if faults did not spread",
+        "tainted tuples",
+        "share of output",
+        "copies",
+        "checkpoints",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point, words in zip(points, settings, strict=True):
+        made = point.prediction
+        written = made.cost.checkpoint_bytes
+        table.add_row(
+            *(words[name] for name in varying),
+            _shown(made.availability, 5),
+            f"{made.alone.mean:.5f}",
+            _shown(made.tainted_tuples, 0),
+            f"{made.share.mean:.2%}",
+            f"+{made.cost.copies}",
+            "?" if written is None else f"{written / 1e6:.2f} MB/s",
+        )
+    screen.out.print(table)
+    took = sum(point.prediction.seconds for point in points)
+    screen.say(f"{points[0].prediction.replications:,} replications each, 95% confidence; {took:.1f} s.")
+
+
+def _words(point: Point) -> dict[str, str]:
+    setting, faults = point.setting, point.setting.faults
+    return {
+        "technique": setting.technique,
+        "rate": f"{setting.rate:g}/s",
+        "crash": "" if faults.crash is None else f"of {faults.crash}",
+        "crashes": f"{faults.crash_rate:.3g}/s" if faults.crash_rate else "",
+        "corruptions": f"{faults.corruption_rate:.3g}/s" if faults.corruption_rate else "",
+        "recovery": f"{faults.recovery:g} s",
+        "horizon": f"{setting.horizon:g} s",
+    }
+
+
+def _shown(estimate: Estimate, digits: int) -> str:
+    return f"{estimate.mean:,.{digits}f} ± {estimate.high - estimate.mean:,.{digits}f}"
+
+
+def _list_of(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def read_list(text: str) -> tuple[Any, ...]:
+        return tuple(read(each.strip()) for each in text.split(","))
+
+    return read_list
+
+
+def _technique(text: str) -> str:
+    if text not in TECHNIQUES:
+        raise argparse.ArgumentTypeError(
+            f"there is no technique '{text}'; there are: {', '.join(TECHNIQUES)}"
+        )
+    return text
+
+
+def _time(text: str) -> float:
+    try:
+        return float(text) if _plain(text) else seconds("a time", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _rate(text: str) -> float:
+    if _plain(text):
+        value = float(text)
+        if value < 0:
+            raise argparse.ArgumentTypeError(f"a rate is at least 0, got {text}")
+        return value
+    return 1.0 / _time(text)
+
+
+def _plain(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
