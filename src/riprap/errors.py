@@ -4,6 +4,8 @@ RiprapError
 |- GraphError            the application is described wrongly; found while it is built
 |- NotYetError           described correctly, but this version cannot carry it out
 |- JavaNotFoundError     no Java for Spark (in riprap.runtime.java)
+|- NetError              a stochastic activity network is described wrongly (in riprap.san.errors)
+|- SolutionError         it came to something impossible while it was solved (in riprap.san.errors)
 `- RunError              something went wrong while it ran
    |- OperatorError      an operator's own code or expression failed on a tuple
    |- MissingPageError   a state page the ledger names is not where it should be

@@ -23,7 +23,9 @@ def check_net(net: Net) -> None:
     _check_names("a net", [net.name])
     for place in net.places:
         if isinstance(place.initial, bool) or not isinstance(place.initial, int) or place.initial < 0:
-            raise NetError(f"net '{net.name}', place '{place.name}': cannot begin with {place.initial!r} tokens")
+            raise NetError(
+                f"net '{net.name}', place '{place.name}': cannot begin with {place.initial!r} tokens"
+            )
     for name, value in net.parameters.items():
         if not math.isfinite(value):
             raise NetError(f"net '{net.name}', parameter '{name}': {value} is no number to work with")
@@ -40,8 +42,7 @@ def check_net(net: Net) -> None:
 
 def codes_of(activity: Activity) -> Iterator[tuple[str, str]]:
     """Yield every expression of an activity and what it is."""
-    for name, text in activity.time.codes.items() if activity.time else ():
-        yield name, text
+    yield from activity.time.codes.items() if activity.time else ()
     for gate in activity.inputs:
         yield "input gate's condition", str(gate.when)
     for number, case in enumerate(activity.cases, start=1):
@@ -94,7 +95,9 @@ def _check_known(where: str, text: str, used: Iterable[str], names: Iterable[str
 def _check_names(where: str, names: list[str]) -> None:
     for name in names:
         if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")):
-            raise NetError(f"{where}: '{name}' is no name; letters, digits and _ make one, and dots between them")
+            raise NetError(
+                f"{where}: '{name}' is no name; letters, digits and _ make one, and dots between them"
+            )
         if name in FUNCTIONS:
             raise NetError(f"{where}: '{name}' is a function; choose another name")
         if names.count(name) > 1:

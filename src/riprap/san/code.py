@@ -85,7 +85,9 @@ def _check_statement(node: ast.stmt, text: str) -> None:
         case ast.Pass():
             pass
         case _:
-            raise CodeError(f"'{ast.unparse(node)}' is neither an assignment to a place nor an if, in '{text}'")
+            raise CodeError(
+                f"'{ast.unparse(node)}' is neither an assignment to a place nor an if, in '{text}'"
+            )
 
 
 def _check(node: ast.expr, text: str) -> None:

@@ -35,7 +35,7 @@ def join(name: str, nets: Mapping[str, Net], shared: Mapping[str, Sequence[str]]
                 f"net '{name}': places that are one, '{outer}', begin with {tokens[outer]} and {count} tokens"
             )
     activities = []
-    parameters = {}
+    parameters: dict[str, float] = {}
     for label, net in nets.items():
 
         def outside(inside: str, label: str = label) -> str:

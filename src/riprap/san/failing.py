@@ -18,7 +18,9 @@ from riprap.san.source import source_of
 from riprap.san.wiring import Wiring
 
 
-def failure(wiring: Wiring, parameters: Sequence[float], e: Sequence[int], marking: Sequence[int]) -> SolutionError:
+def failure(
+    wiring: Wiring, parameters: Sequence[float], e: Sequence[int], marking: Sequence[int]
+) -> SolutionError:
     """Return the error for what a solver noted in ``e``: what, the activity, the place, the replication, and a loop."""
     net = wiring.net
     m = [int(tokens) for tokens in marking]
@@ -33,21 +35,27 @@ def failure(wiring: Wiring, parameters: Sequence[float], e: Sequence[int], marki
             return MarkingError(f"{where}: place '{place}' would not hold a whole number, {shown(wiring, m)}")
         case kernel.BAD_CHANCE:
             case = sum(len(other.cases) for other in wiring.activities[: e[1]])
-            chances = [_value(functions, "chance", case + c, m, parameters) for c in range(len(activity.cases))]
-            return ProbabilityError(f"{where}: its cases have the probabilities {_list(chances)}, {shown(wiring, m)}")
+            chances = [
+                _value(functions, "chance", case + c, m, parameters) for c in range(len(activity.cases))
+            ]
+            return ProbabilityError(
+                f"{where}: its cases have the probabilities {_list(chances)}, {shown(wiring, m)}"
+            )
         case kernel.BAD_TIME:
             return TimeParameterError(f"{where}: {activity.time} is no time to draw, {shown(wiring, m)}")
         case kernel.BAD_WEIGHT:
             weight = _value(functions, "weight", e[1], m, parameters)
             return TimeParameterError(f"{where}: no choice by weight {weight}, {shown(wiring, m)}")
         case _:
-            names = [wiring.activities[j].name for j in e[4:]]
+            loop = " -> ".join(cycle([wiring.activities[j].name for j in e[4:]]))
             return UnstableError(
-                f"net '{net.name}': {' -> '.join(cycle(names))} complete for ever and no time passes, {shown(wiring, m)}"
+                f"net '{net.name}': {loop} complete for ever and no time passes, {shown(wiring, m)}"
             )
 
 
-def not_a_number(wiring: Wiring, marking: Sequence[int], error: ArithmeticError | ValueError) -> SolutionError:
+def not_a_number(
+    wiring: Wiring, marking: Sequence[int], error: ArithmeticError | ValueError
+) -> SolutionError:
     """Return the error for code that divides by zero, or the like."""
     m = [int(tokens) for tokens in marking]
     return SolutionError(f"net '{wiring.net.name}': {error}, {shown(wiring, m)}")

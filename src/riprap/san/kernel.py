@@ -2,7 +2,7 @@
 
 The text of this file stands before the functions and tables that `riprap.san.source` writes for a net, and both are
 compiled as one module: the names that are declared first here are the net's own there. ``j`` is the number of an
-activity (of a case for `chance` and `put`), ``m`` the marking, ``p`` parameters, ``s`` random streams, ``e`` what went wrong.
+activity (of a case for `chance` and `put`); for ``m``, ``p`` and the other arrays see `riprap.san.workspace`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from riprap.san.draws import (  # noqa: F401 - the functions that are written for a net draw from them
-    deterministic, empirical, erlang, exponential, gamma, lognormal, normal_above_zero, seed_streams, uniform,
-    uniform_between, weibull,
+    deterministic,
+    empirical,
+    erlang,
+    exponential,
+    gamma,
+    inner,
+    lognormal,
+    normal_above_zero,
+    seed_streams,
+    uniform,
+    uniform_between,
+    weibull,
 )  # fmt: skip
 
 NEGATIVE, BROKEN, BAD_CHANCE, BAD_TIME, BAD_WEIGHT, UNSTABLE = 1, 2, 3, 4, 5, 6
@@ -23,13 +32,13 @@ RECENT = 64  # of these are kept to show it
 SUM_WITHIN = 1e-9
 CACHED = False
 
-enabled = reactivated = rate = delay = weight = take = chance = put = value = impulse = max
+enabled = look = weight = take = chance = put = value = impulse = max
 TIMED = RATES = REACTIVE_COUNT = 0
-CASES = CASE_AT = PRIORITY = FOLLOWS = REACTIVE = LOOKS = LOOKS_AT = np.zeros(1, np.int64)
+CASES = CASE_AT = PRIORITY = REACTIVE = LOOKS = LOOKS_AT = np.zeros(1, np.int64)
 CANDIDATES = CANDIDATES_AT = REVALUED = REVALUED_AT = REWARDED = REWARDED_AT = np.zeros(1, np.int64)
 
 
-@njit
+@inner
 def whole(x, place, e):  # type: ignore[no-untyped-def]
     """Return a float that is a number of tokens."""
     if not (math.floor(x) == x and abs(x) < 2.0**53):
@@ -39,7 +48,7 @@ def whole(x, place, e):  # type: ignore[no-untyped-def]
     return int(x)
 
 
-@njit
+@inner
 def choose_case(j, m, p, s, e):  # type: ignore[no-untyped-def]
     u = uniform(s, j)
     total = 0.0
@@ -59,13 +68,13 @@ def choose_case(j, m, p, s, e):  # type: ignore[no-untyped-def]
     return chosen
 
 
-@njit
-def complete(j, now, m, p, s, e, spans, sums):  # type: ignore[no-untyped-def]
+@inner
+def complete(j, now, m, p, s, e, spans, out, r):  # type: ignore[no-untyped-def]
     """Let an activity complete: its rewards, its input, a case, its output."""
     for q in range(REWARDED_AT[j], REWARDED_AT[j + 1]):
         k = REWARDED[q]
         if spans[k, 0] <= now <= spans[k, 1]:
-            sums[k] += impulse(q, m, p)
+            out[r, k] += impulse(q, m, p)
     e[1] = j
     take(j, m, p, e)
     if CASES[j] > 0:
@@ -73,7 +82,7 @@ def complete(j, now, m, p, s, e, spans, sums):  # type: ignore[no-untyped-def]
         put(CASE_AT[j] + c, m, p, e)
 
 
-@njit
+@inner
 def choose_instantaneous(waiting, count, m, p, s, e):  # type: ignore[no-untyped-def]
     """Choose among enabled candidates by priority and weight; forget those that are not enabled.
 
@@ -95,7 +104,7 @@ def choose_instantaneous(waiting, count, m, p, s, e):  # type: ignore[no-untyped
     return left, choose_by_weight(waiting, left, PRIORITY[chosen], m, p, s, e) if ties > 1 else chosen
 
 
-@njit
+@inner
 def choose_by_weight(waiting, count, priority, m, p, s, e):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(count):
@@ -123,7 +132,7 @@ def choose_by_weight(waiting, count, priority, m, p, s, e):  # type: ignore[no-u
     return chosen
 
 
-@njit
+@inner
 def add_candidates(j, waiting, count):  # type: ignore[no-untyped-def]
     """Add those that a completion may have enabled, in the order of the net, each once."""
     for q in range(CANDIDATES_AT[j], CANDIDATES_AT[j + 1]):
@@ -139,7 +148,7 @@ def add_candidates(j, waiting, count):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit
+@inner
 def schedule(j, time, t, tree):  # type: ignore[no-untyped-def]
     """Give a timed activity the time of its completion, and play its matches: tree[1] is the next to complete.
 
@@ -153,57 +162,67 @@ def schedule(j, time, t, tree):  # type: ignore[no-untyped-def]
         i >>= 1
 
 
-@njit
-def look(j, now, again, m, p, s, e, t, tree, on, drawn):  # type: ignore[no-untyped-def]
-    """Draw a time for an activity that has become enabled, drop that of one that no longer is."""
-    if not enabled(j, m, p):
-        on[j] = False
-        if t[j] != math.inf:
-            schedule(j, math.inf, t, tree)
-        return
-    if FOLLOWS[j]:
-        x = rate(j, m, p)
-        if on[j] and x != drawn[j]:
-            again = True
-        drawn[j] = x
-    if again or not on[j]:
-        on[j] = True
-        schedule(j, now + delay(j, m, p, s, e), t, tree)
+@inner
+def drop(j, t, tree, on):  # type: ignore[no-untyped-def]
+    """Forget the time of an activity that is not enabled."""
+    on[j] = False
+    if t[j] != math.inf:
+        schedule(j, math.inf, t, tree)
 
 
-@njit
-def collect(k, now, held, since, spans, sums):  # type: ignore[no-untyped-def]
+@inner
+def collect(k, now, held, since, spans, out, r):  # type: ignore[no-untyped-def]
     """Add up what a rate reward was worth since it was last looked at."""
-    start, end = spans[k]
+    start, end = spans[k, 0], spans[k, 1]
     if start == end:
         if since[k] <= start < now:
-            sums[k] = held[k]
+            out[r, k] = held[k]
     else:
         time = min(now, end) - max(since[k], start)
         if time > 0.0:
-            sums[k] += held[k] * time
+            out[r, k] += held[k] * time
     since[k] = now
 
 
-@njit
+@inner
 def record(j, now, m, n, times, numbers, markings):  # type: ignore[no-untyped-def]
     if n < len(times):
         times[n] = now
         numbers[n] = j
-        markings[n] = m
+        for i in range(len(m)):
+            markings[n, i] = m[i]
 
 
-@njit
-def replicate(until, m, p, s, e, spans, sums, t, tree, times, numbers, markings):  # type: ignore[no-untyped-def]
+@inner
+def begin(r, seed, replication, w):  # type: ignore[no-untyped-def]
+    """Set everything back to how a replication begins."""
+    seed_streams(seed, replication, w.keys, w.s)
+    for i in range(len(w.m)):
+        w.m[i] = w.initial[i]
+    for i in range(len(w.t)):
+        w.t[i] = math.inf
+        w.on[i] = False
+    for i in range(len(w.stamp)):
+        w.stamp[i] = -1
+    for k in range(w.out.shape[1]):
+        w.since[k] = 0.0
+        w.out[r, k] = 0.0
+
+
+@inner
+def replicate(r, until, w):  # type: ignore[no-untyped-def]
     """Simulate one replication; return how many activities completed."""
+    m, p, s, e, t, tree, on, drawn = w.m, w.p, w.s, w.e, w.t, w.tree, w.on, w.drawn
+    spans, out, held, since, waiting, fired, stamp = (
+        w.spans,
+        w.out,
+        w.held,
+        w.since,
+        w.waiting,
+        w.fired,
+        w.stamp,
+    )
     activities = len(s) - 1
-    on = np.zeros(TIMED + 1, np.bool_)
-    drawn = np.zeros(TIMED + 1)
-    held = np.zeros(RATES + 1)
-    since = np.zeros(RATES + 1)
-    waiting = np.empty(activities + 1, np.int64)  # instantaneous activities that may be enabled
-    fired = np.empty(activities + 1, np.int64)  # what completed since the last stable marking, each once
-    stamp = np.full(activities, -1, np.int64)
     completions = at_once = stables = fired_count = 0
     now = 0.0
     count = activities - TIMED
@@ -216,20 +235,19 @@ def replicate(until, m, p, s, e, spans, sums, t, tree, times, numbers, markings)
         if j < 0:
             if stables == 0:
                 for i in range(TIMED):
-                    look(i, now, False, m, p, s, e, t, tree, on, drawn)
+                    look(i, m, p, s, e, now, t, tree, on, drawn)
                 for k in range(RATES):
                     held[k] = value(k, m, p)
             else:
                 for f in range(fired_count):
                     i = fired[f]
                     for q in range(LOOKS_AT[i], LOOKS_AT[i + 1]):
-                        look(LOOKS[q], now, False, m, p, s, e, t, tree, on, drawn)
+                        look(LOOKS[q], m, p, s, e, now, t, tree, on, drawn)
                     for q in range(REVALUED_AT[i], REVALUED_AT[i + 1]):
-                        collect(REVALUED[q], now, held, since, spans, sums)
+                        collect(REVALUED[q], now, held, since, spans, out, r)
                         held[REVALUED[q]] = value(REVALUED[q], m, p)
                 for q in range(REACTIVE_COUNT):
-                    i = REACTIVE[q]
-                    look(i, now, reactivated(i, m, p), m, p, s, e, t, tree, on, drawn)
+                    look(REACTIVE[q], m, p, s, e, now, t, tree, on, drawn)
             stables += 1
             fired_count = 0
             j = tree[1]
@@ -239,8 +257,8 @@ def replicate(until, m, p, s, e, spans, sums, t, tree, times, numbers, markings)
                 at_once = 0
                 now = t[j]
             on[j] = False
-        complete(j, now, m, p, s, e, spans, sums)
-        record(j, now, m, completions, times, numbers, markings)
+        complete(j, now, m, p, s, e, spans, out, r)
+        record(j, now, m, completions, w.times, w.numbers, w.markings)
         completions += 1
         at_once += 1
         if at_once > AT_ONCE:
@@ -253,34 +271,23 @@ def replicate(until, m, p, s, e, spans, sums, t, tree, times, numbers, markings)
             fired_count += 1
         count = add_candidates(j, waiting, count)
     for k in range(RATES):
-        collect(k, math.inf, held, since, spans, sums)
+        collect(k, math.inf, held, since, spans, out, r)
     return completions
 
 
-@njit(cache=CACHED, nogil=True)
-def run(seed, first, until, initial, p, keys, spans, out, m, e, times, numbers, markings):  # type: ignore[no-untyped-def]
-    """Simulate replications ``first`` and after, a row of ``out`` each; return how many activities completed.
-
-    The streams of ``keys`` are those of activities, and at last that of choices among instantaneous ones.
-    """
-    leaves = 1
-    while leaves < TIMED:
-        leaves *= 2
-    tree = np.empty(2 * leaves, np.int64)
+@inner(cache=CACHED, nogil=True)
+def run(seed, first, until, w):  # type: ignore[no-untyped-def]
+    """Simulate replications ``first`` and after, a row of ``out`` each; return how many activities completed."""
+    leaves = len(w.t)
     for i in range(leaves):
-        tree[leaves + i] = i
+        w.tree[leaves + i] = i
     for i in range(leaves - 1, 0, -1):
-        tree[i] = tree[2 * i]
-    t = np.empty(leaves)
-    s = np.empty((len(keys), 4), np.uint64)
+        w.tree[i] = w.tree[2 * i]
     completions = 0
-    for r in range(len(out)):
-        seed_streams(seed, first + r, keys, s)
-        m[:] = initial
-        t[:] = math.inf
-        out[r] = 0.0
-        completions += replicate(until, m, p, s, e, spans, out[r], t, tree, times, numbers, markings)
-        if e[0] != 0:
-            e[3] = first + r
+    for r in range(len(w.out)):
+        begin(r, seed, first + r, w)
+        completions += replicate(r, until, w)
+        if w.e[0] != 0:
+            w.e[3] = first + r
             break
     return completions

@@ -2,8 +2,8 @@
 
 <cache>/riprap/nets-<user>/<hash>.py     and Numba's files beside it, in __pycache__
 
-The cache is $RIPRAP_CACHE, else $XDG_CACHE_HOME, else ~/.cache. The folder is the user's alone, for what is in it will be run; if
-that cannot be had, nothing is kept and every process compiles for itself.
+The cache is $RIPRAP_CACHE, else $XDG_CACHE_HOME, else ~/.cache. The folder is the user's alone, for what is in it
+will be run; if that cannot be had, nothing is kept and every process compiles for itself.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _from_text(name: str, text: str) -> ModuleType:
 def interpreted(functions: str) -> dict[str, Callable[..., Any]]:
     """Return the functions of a net for the interpreter, which starts at once and is slow."""
     plain = dict(vars(kernel))
-    plain["njit"] = lambda function: function
+    plain["inner"] = lambda function: function
     plain["whole"] = kernel.whole.py_func
     exec(compile(functions, "<net>", "exec"), plain)
     return plain

@@ -1,13 +1,13 @@
 """Stochastic activity networks as values: places, activities with gates and cases, and the net they make.
 
-Making one runs nothing and checks everything that can be known beforehand. The semantics are those of Sanders and Meyer:
+Making one runs nothing and checks what can be known beforehand. The semantics are those of Sanders and Meyer:
 
 - An activity is *enabled* when its arcs find their tokens and the conditions of its input gates hold.
 - A timed activity that is enabled in a stable marking draws the time of its completion and keeps it while it stays
   enabled. It is aborted in a stable marking that disables it. Where ``reactivate`` holds after another activity's
   completion, it draws anew.
 - On completion arcs take tokens and the functions of input gates run; then a case is chosen, by probabilities of the
-  marking as it is then; then arcs put tokens and the functions of output gates run, first the activity's, then the case's.
+  marking as it is then; then arcs put tokens and the functions of output gates run, the activity's before the case's.
 - Enabled instantaneous activities then complete, one by one, until none is: the marking is stable. Those of the highest
   ``priority`` come first, and among them one is chosen at random by ``weight``.
 - Of timed activities that complete at the same time the one listed first comes first.

@@ -1,7 +1,7 @@
 """Turn code of the small language into Python that both Numba and the interpreter run, with the same outcome.
 
-Places are entries of an array of integers, parameters of one of floats. Where Python and Numba would differ the text says
-what is meant: operands of ``and`` are conditions, a power is a float, what is assigned to a place must be whole.
+Places are entries of an array of integers, parameters of one of floats. Where Python and Numba would differ the text
+says what is meant: operands of ``and`` are conditions, a power is a float, what is assigned to a place must be whole.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def _render(node: ast.expr, names: Names) -> tuple[str, Kind]:
             return f"(not {render_condition(operand, names)})", "bool"
         case ast.UnaryOp(op=op, operand=operand):
             text, kind = _render(operand, names)
-            return f"({'-' if isinstance(op, ast.USub) else '+'}{text})", "float" if kind == "float" else "int"
+            return (
+                f"({'-' if isinstance(op, ast.USub) else '+'}{text})",
+                "float" if kind == "float" else "int",
+            )
         case ast.BoolOp(op=op, values=values):
             word = " and " if isinstance(op, ast.And) else " or "
             return f"({word.join(render_condition(v, names) for v in values)})", "bool"

@@ -56,7 +56,7 @@ class Rate:
 
     name: str
     value: Code
-    when: When = Steady()  # noqa: RUF009 - a frozen value
+    when: When = Steady()
 
     def __post_init__(self) -> None:
         fix(self, value=text_of(self.value))
@@ -73,13 +73,15 @@ class Impulse:
 
     name: str
     values: Mapping[str, Code]
-    when: When = Steady()  # noqa: RUF009 - a frozen value
+    when: When = Steady()
 
     def __post_init__(self) -> None:
         fix(self, values=Fixed({name: text_of(value) for name, value in self.values.items()}))
         _check_when(self.name, self.when)
         if isinstance(self.when, At):
-            raise NetError(f"reward '{self.name}': completions are worth nothing at one time; take Total or Mean")
+            raise NetError(
+                f"reward '{self.name}': completions are worth nothing at one time; take Total or Mean"
+            )
 
 
 Reward = Rate | Impulse
@@ -89,8 +91,8 @@ def _check_when(name: str, when: When) -> None:
     start, end = span(when, math.inf)
     if not (0 <= start <= end) or math.isnan(start):
         raise NetError(f"reward '{name}': there is no time from {start:g} to {end:g}")
-    if isinstance(when, Mean) and start == end:
-        raise NetError(f"reward '{name}': a mean over no time")
+    if start == end and not isinstance(when, At):
+        raise NetError(f"reward '{name}': there is no time between {start:g} and {end:g}; take At")
 
 
 def span(when: When, until: float) -> tuple[float, float]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from riprap.san import kernel
-from riprap.san.draws import stream_key
 from riprap.san.errors import NetError
 from riprap.san.estimates import Estimate, Floats, Precision, Simulation
 from riprap.san.failing import failure, not_a_number
@@ -20,13 +18,14 @@ from riprap.san.net import Net
 from riprap.san.rewards import Mean, Reward, Steady, check_rewards, span
 from riprap.san.source import source_of
 from riprap.san.wiring import Wiring, wire
+from riprap.san.workspace import make_work
 
 _PORTIONS = 8  # what each thread gets, so that none is done long before the others
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A net with its rewards, ready to run. It can be pickled; what receives it compiles it again, or finds it on disk."""
+    """A net with its rewards, ready to run. It can be pickled: who receives it compiles it, or finds it on disk."""
 
     net: Net
     rewards: tuple[Reward, ...]
@@ -45,12 +44,16 @@ def compile_net(net: Net, rewards: Iterable[Reward], until: float | None = None)
     ends = [span(reward.when, math.nan)[1] for reward in rewards]
     if until is None:
         if not rewards or any(math.isnan(end) for end in ends):
-            raise NetError(f"net '{net.name}': 'until' when is it to be simulated? Its rewards do not all say")
+            raise NetError(
+                f"net '{net.name}': 'until' when is it to be simulated? Its rewards do not all say"
+            )
         until = max(ends)
     for reward in rewards:
         start, end = span(reward.when, until)
         if end > until or (isinstance(reward.when, Steady) and start >= until):
-            raise NetError(f"net '{net.name}', reward '{reward.name}': lasts longer than the simulation, until {until:g}")
+            raise NetError(
+                f"net '{net.name}', reward '{reward.name}': lasts longer than the simulation, until {until:g}"
+            )
     if not 0 <= until < math.inf:
         raise NetError(f"net '{net.name}': cannot be simulated until {until:g}")
     return Compiled(net, rewards, float(until), source_of(wire(net, rewards)))
@@ -59,7 +62,7 @@ def compile_net(net: Net, rewards: Iterable[Reward], until: float | None = None)
 def run_chunk(compiled: Compiled, seed: int, first: int, count: int) -> tuple[Floats, int]:
     """Run replications ``first`` to ``first + count``; return a row of rewards for each, and the completions of all.
 
-    A replication depends on the seed and its own number, so chunks may run anywhere: in threads, processes or Spark tasks.
+    A replication depends on the seed and its own number, so chunks may run anywhere: in threads or Spark tasks.
     """
     call = _Call(compiled, count)
     completions = call.run(seed, first)
@@ -78,53 +81,44 @@ def trace(net: Net, until: float, *, seed: int, most: int = 1000) -> list[tuple[
     completions = min(call.run(seed, 0), most)
     names = [activity.name for activity in call.wiring.activities]
     places = [place.name for place in net.places]
+    work = call.work
     return [
-        (float(call.times[i]), names[call.numbers[i]], dict(zip(places, map(int, call.markings[i]), strict=True)))
+        (
+            float(work.times[i]),
+            names[work.numbers[i]],
+            dict(zip(places, work.markings[i].tolist(), strict=True)),
+        )
         for i in range(completions)
     ]
 
 
 class _Call:
-    """The arrays that compiled code works on."""
+    """One call of compiled code."""
 
     def __init__(self, compiled: Compiled, count: int, traced: int = 0) -> None:
         self.compiled = compiled
-        self.wiring = wiring = compiled.wiring
-        net = compiled.net
-        self.parameters = np.array([*net.parameters.values(), *wiring.samples], np.float64)
-        self.initial = np.array([place.initial for place in net.places], np.int64)
-        keys = [stream_key(activity.name) for activity in wiring.activities]
-        self.keys = np.array([*keys, stream_key("")], np.uint64)
-        self.ordered = (*wiring.rates, *wiring.impulses)
-        spans = [span(reward.when, compiled.until) for reward in self.ordered]
-        self.spans = np.array(spans, np.float64).reshape(-1, 2)
-        self.out = np.empty((count, len(self.ordered)))
-        self.marking = np.zeros_like(self.initial)
-        self.noted = np.zeros(4 + kernel.RECENT, np.int64)
-        self.times = np.empty(traced)
-        self.numbers = np.empty(traced, np.int64)
-        self.markings = np.empty((traced, len(net.places)), np.int64)
+        self.wiring = compiled.wiring
+        self.rewards: tuple[Reward, ...] = (*self.wiring.rates, *self.wiring.impulses)
+        spans = [span(reward.when, compiled.until) for reward in self.rewards]
+        self.work = make_work(self.wiring, spans, count, traced)
 
     def run(self, seed: int, first: int) -> int:
-        module = load(self.compiled.functions)
+        module, work = load(self.compiled.functions), self.work
         try:
-            completions = module.run(
-                np.uint64(seed % 2**64), first, self.compiled.until, self.initial, self.parameters, self.keys,
-                self.spans, self.out, self.marking, self.noted, self.times, self.numbers, self.markings,
-            )  # fmt: skip
+            completions = module.run(np.uint64(seed % 2**64), first, self.compiled.until, work)
         except (ArithmeticError, ValueError) as error:
-            raise not_a_number(self.wiring, list(self.marking), error) from None
-        if self.noted[0]:
-            raise failure(self.wiring, list(self.parameters), self.noted.tolist(), self.marking.tolist())
+            raise not_a_number(self.wiring, work.m.tolist(), error) from None
+        if work.e[0]:
+            raise failure(self.wiring, work.p.tolist(), work.e.tolist(), work.m.tolist())
         return int(completions)
 
     def values(self) -> Floats:
         """Return the rewards in the order in which they were asked for, means divided by their time."""
-        found = np.empty_like(self.out)
-        for k, reward in enumerate(self.ordered):
-            start, end = self.spans[k]
+        found = np.empty_like(self.work.out)
+        for k, reward in enumerate(self.rewards):
+            start, end = self.work.spans[k]
             time = end - start if isinstance(reward.when, Mean | Steady) else 1.0
-            found[:, self.compiled.rewards.index(reward)] = self.out[:, k] / time
+            found[:, self.compiled.rewards.index(reward)] = self.work.out[:, k] / time
         return found
 
 
@@ -145,9 +139,10 @@ def simulate(
 ) -> Simulation:
     """Simulate a net from time 0 until ``until``, so many times or until a precision is reached.
 
-    >>> from riprap.san import Activity, Exponential, Place, Total, Impulse
+    >>> from riprap.san import Activity, Exponential, Impulse, Total
     >>> tick = Activity("tick", time=Exponential(3))
-    >>> found = simulate(Net("clock", [], [tick]), [Impulse("ticks", {"tick": 1}, Total(0, 10))], replications=1000, seed=1)
+    >>> ticks = Impulse("ticks", {"tick": 1}, Total(0, 10))
+    >>> found = simulate(Net("clock", [], [tick]), [ticks], replications=1000, seed=1)
     >>> found["ticks"].low < 30 < found["ticks"].high
     True
 
@@ -155,7 +150,9 @@ def simulate(
     """
     if (replications is None) == (precision is None):
         raise NetError(f"net '{net.name}': simulate takes either 'replications' or 'precision'")
-    wanted = replications if replications is not None else min(precision.least, precision.most) if precision else 0
+    wanted = (
+        replications if replications is not None else min(precision.least, precision.most) if precision else 0
+    )
     if wanted < 1:
         raise NetError(f"net '{net.name}': cannot be simulated {wanted} times")
     compiled = compile_net(net, rewards, until)
@@ -184,9 +181,7 @@ def simulate(
     )
 
 
-def _run_all(
-    compiled: Compiled, seed: int, first: int, end: int, jobs: int
-) -> Iterator[tuple[Floats, int]]:
+def _run_all(compiled: Compiled, seed: int, first: int, end: int, jobs: int) -> Iterator[tuple[Floats, int]]:
     """Yield the outcomes of all chunks in their order."""
     size = math.ceil((end - first) / (_PORTIONS * jobs))
     starts = range(first, end, size)

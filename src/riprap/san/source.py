@@ -1,7 +1,7 @@
-"""Write a net as Python functions, which Numba compiles for the simulator and the interpreter runs for the exact solver.
+"""Write a net as Python functions: Numba compiles them for the simulator, the exact solver has them interpreted.
 
-A function has a branch for every activity: ``enabled(3, m, p)`` says whether activity 3 is enabled in marking ``m`` with
-parameters ``p``. Numba's time to compile grows faster than the size of a function, so those of large nets are cut up.
+A function has a branch for every activity: ``enabled(3, m, p)`` says whether activity 3 is enabled in marking ``m``,
+with parameters ``p``. Numba's time to compile grows faster than a function, so those of large nets are cut up.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ def source_of(wiring: Wiring) -> str:
     parts = [*write.tables()]
     for name, arguments, otherwise, bodies in (
         ("enabled", "m, p", "return False", map(write.enabled, wiring.activities)),
-        ("reactivated", "m, p", "return False", map(write.reactivated, wiring.activities)),
         ("rate", "m, p", "return 0.0", map(write.rate, wiring.activities)),
-        ("delay", "m, p, s, e", "return 0.0", write.delays()),
+        ("look", "m, p, s, e, now, t, tree, on, drawn", "return", write.looks()),
         ("weight", "m, p", "return 0.0", map(write.weight, wiring.activities)),
         ("take", "m, p, e", "return", map(write.take, wiring.activities)),
         ("chance", "m, p", "return 0.0", write.chances()),
@@ -43,13 +42,13 @@ def _switch(name: str, arguments: str, otherwise: str, bodies: Sequence[list[str
     busy = [(number, body) for number, body in enumerate(bodies) if body]
     groups = [busy[i : i + _BRANCHES] for i in range(0, len(busy), _BRANCHES)] or [[]]
     for part, group in enumerate(groups):
-        yield f"\n\n@njit\ndef {name if len(groups) == 1 else f'{name}_{part}'}(j, {arguments}):"
+        yield f"\n\n@inner\ndef {name if len(groups) == 1 else f'{name}_{part}'}(j, {arguments}):"
         for number, body in group:
             yield f"    if j == {number}:"
             yield from (f"        {line}" for line in body)
         yield f"    {otherwise}"
     if len(groups) > 1:
-        yield f"\n\n@njit\ndef {name}(j, {arguments}):"
+        yield f"\n\n@inner\ndef {name}(j, {arguments}):"
         for part, group in enumerate(groups[:-1]):
             yield f"    if j <= {group[-1][0]}:\n        return {name}_{part}(j, {arguments})"
         yield f"    return {name}_{len(groups) - 1}(j, {arguments})"
@@ -77,14 +76,17 @@ class _Writer:
         yield _table("CASES", (len(activity.cases) for activity in wiring.activities))
         yield _table("CASE_AT", accumulate((len(a.cases) for a in wiring.activities), initial=0))
         yield _table("PRIORITY", (activity.priority for activity in wiring.activities))
-        yield _table("FOLLOWS", map(int, wiring.follows))
         yield f"REACTIVE_COUNT = {len(wiring.reactive)}"
         yield _table("REACTIVE", wiring.reactive)
         yield from _ragged("LOOKS", wiring.looks)
         yield from _ragged("CANDIDATES", wiring.candidates)
         yield from _ragged("REVALUED", wiring.revalued)
         rewarded = [
-            [len(wiring.rates) + k for k, reward in enumerate(wiring.impulses) if activity.name in reward.values]
+            [
+                len(wiring.rates) + k
+                for k, reward in enumerate(wiring.impulses)
+                if activity.name in reward.values
+            ]
             for activity in wiring.activities
         ]
         yield from _ragged("REWARDED", rewarded)
@@ -95,34 +97,48 @@ class _Writer:
     def value(self, text: object) -> list[str]:
         return [f"return {self._float(text)}"]
 
-    def enabled(self, activity: Activity) -> list[str]:
+    def _enabling(self, activity: Activity) -> str:
         parts = [f"{self.names[place][0]} >= {tokens}" for place, tokens in activity.takes.items()]
         parts += [render_condition(expression(str(gate.when)), self.names) for gate in activity.inputs]
-        return [f"return {' and '.join(parts) or 'True'}"]
+        return " and ".join(parts) or "True"
 
-    def reactivated(self, activity: Activity) -> list[str]:
-        if activity.reactivate is None:
-            return []
-        return [f"return {render_condition(expression(str(activity.reactivate)), self.names)}"]
+    def enabled(self, activity: Activity) -> list[str]:
+        return [f"return {self._enabling(activity)}"]
+
+    def looks(self) -> Iterator[list[str]]:
+        """Write when a timed activity draws its time, and when it loses it."""
+        start = len(self.wiring.net.parameters)  # samples stand behind parameters
+        for j, activity in enumerate(self.wiring.activities[: self.wiring.timed]):
+            again, follow = f"not on[{j}]", []
+            if activity.reactivate is not None:
+                again += f" or {render_condition(expression(str(activity.reactivate)), self.names)}"
+            time = activity.time
+            if isinstance(time, Exponential) and self.wiring.follows[j]:
+                follow = [f"    x = {self._float(time.rate)}"]
+                again += f" or x != drawn[{j}]"
+            if isinstance(time, Empirical):
+                delay = f"empirical(p, {start}, {len(time.samples)}, {j}, s)"
+                start += len(time.samples)
+            elif time is not None:
+                values = "".join(f"{self._float(text)}, " for text in time.codes.values())
+                delay = f"{time.draw}({values}{j}, s, e)"
+            yield [
+                f"if {self._enabling(activity)}:",
+                *follow,
+                f"    if {again}:",
+                f"        on[{j}] = True",
+                *([f"        drawn[{j}] = x"] if follow else []),
+                f"        schedule({j}, now + {delay}, t, tree)",
+                "else:",
+                f"    drop({j}, t, tree, on)",
+                "return",
+            ]
 
     def rate(self, activity: Activity) -> list[str]:
         return self.value(activity.time.rate) if isinstance(activity.time, Exponential) else []
 
     def weight(self, activity: Activity) -> list[str]:
         return [] if activity.timed else self.value(activity.weight)
-
-    def delays(self) -> Iterator[list[str]]:
-        start = len(self.wiring.net.parameters)
-        for j, activity in enumerate(self.wiring.activities):
-            match activity.time:
-                case None:
-                    yield []
-                case Empirical(samples=samples):
-                    yield [f"return empirical(p, {start}, {len(samples)}, {j}, s)"]
-                    start += len(samples)
-                case time:
-                    values = "".join(f"{self._float(text)}, " for text in time.codes.values())
-                    yield [f"return {time.draw}({values}{j}, s, e)"]
 
     def take(self, activity: Activity) -> list[str]:
         """Write what happens before a case is chosen: without cases, everything."""

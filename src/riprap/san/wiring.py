@@ -50,11 +50,7 @@ def wire(net: Net, rewards: Iterable[Reward] = ()) -> Wiring:
     for i, activity in enumerate(activities):
         written = _writes(activity)
         looks.append(
-            tuple(
-                j
-                for j in range(len(timed))
-                if j not in reactive and (i == j or written & reads[j])
-            )
+            tuple(j for j in range(len(timed)) if j not in reactive and (i == j or written & reads[j]))
         )
         candidates.append(
             tuple(j for j in range(len(timed), len(activities)) if i == j or written & reads[j])
