@@ -128,6 +128,8 @@ def _check_cases(where: str, activity: Activity, parameters: Mapping[str, float]
     for number, value in enumerate(known, start=1):
         if value is not None and not -SUM_WITHIN <= value <= 1 + SUM_WITHIN:
             raise ProbabilityError(f"{where}: case {number} has probability {value:g}")
+    if known == [None]:
+        raise ProbabilityError(f"{where}: its only case is not sure to happen")
     constants = [value for value in known if value is not None]
     if known and len(constants) == len(known) and abs(sum(constants) - 1) > SUM_WITHIN:
         raise ProbabilityError(f"{where}: the probabilities of its cases sum to {sum(constants):g}, not to 1")

@@ -17,6 +17,7 @@ from numba import njit
 
 # Nothing allocates in the loop of a simulation, so nothing counts references: that would take half of the time.
 inner: Any = partial(njit, _nrt=False)
+inlined: Any = partial(njit, _nrt=False, forceinline=True)
 
 BAD_TIME = 4
 
@@ -158,5 +159,5 @@ def gamma(shape, scale, j, s, e):  # type: ignore[no-untyped-def]
 
 
 @inner
-def empirical(p, start, count, j, s):  # type: ignore[no-untyped-def]
-    return p[start + int(uniform(s, j) * count)]
+def empirical(start, count, j, p, s):  # type: ignore[no-untyped-def]
+    return p[int(start) + int(uniform(s, j) * count)]

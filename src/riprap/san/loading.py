@@ -96,7 +96,7 @@ def _from_text(name: str, text: str) -> ModuleType:
 def interpreted(functions: str) -> dict[str, Callable[..., Any]]:
     """Return the functions of a net for the interpreter, which starts at once and is slow."""
     plain = dict(vars(kernel))
-    plain["inner"] = lambda function: function
+    plain["inner"] = lambda function: function  # as it is
     plain["whole"] = kernel.whole.py_func
     exec(compile(functions, "<net>", "exec"), plain)
     return plain

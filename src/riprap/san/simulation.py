@@ -18,7 +18,7 @@ from riprap.san.net import Net
 from riprap.san.rewards import Mean, Reward, Steady, check_rewards, span
 from riprap.san.source import source_of
 from riprap.san.wiring import Wiring, wire
-from riprap.san.workspace import make_work
+from riprap.san.workspace import make_tables, make_work
 
 _PORTIONS = 8  # what each thread gets, so that none is done long before the others
 
@@ -100,12 +100,13 @@ class _Call:
         self.wiring = compiled.wiring
         self.rewards: tuple[Reward, ...] = (*self.wiring.rates, *self.wiring.impulses)
         spans = [span(reward.when, compiled.until) for reward in self.rewards]
-        self.work = make_work(self.wiring, spans, count, traced)
+        self.tables = make_tables(self.wiring, spans)
+        self.work = make_work(self.wiring, count, traced)
 
     def run(self, seed: int, first: int) -> int:
         module, work = load(self.compiled.functions), self.work
         try:
-            completions = module.run(np.uint64(seed % 2**64), first, self.compiled.until, work)
+            completions = module.run(np.uint64(seed % 2**64), first, self.compiled.until, work, self.tables)
         except (ArithmeticError, ValueError) as error:
             raise not_a_number(self.wiring, work.m.tolist(), error) from None
         if work.e[0]:
@@ -116,7 +117,7 @@ class _Call:
         """Return the rewards in the order in which they were asked for, means divided by their time."""
         found = np.empty_like(self.work.out)
         for k, reward in enumerate(self.rewards):
-            start, end = self.work.spans[k]
+            start, end = self.tables.spans[k]
             time = end - start if isinstance(reward.when, Mean | Steady) else 1.0
             found[:, self.compiled.rewards.index(reward)] = self.work.out[:, k] / time
         return found

@@ -1,44 +1,83 @@
-"""Write a net as Python functions: Numba compiles them for the simulator, the exact solver has them interpreted.
+"""Write the code of a net as Python functions: Numba compiles them for the simulator, the exact solver interprets them.
 
-A function has a branch for every activity: ``enabled(3, m, p)`` says whether activity 3 is enabled in marking ``m``,
-with parameters ``p``. Numba's time to compile grows faster than a function, so those of large nets are cut up.
+A function has a branch for every activity that has such code: ``gate(3, m, p)`` says whether the input gates of activity 3
+hold in marking ``m``, with parameters ``p``. Numba's time to compile grows faster than a function, so long ones are cut up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 
 from riprap.san.code import expression, statements
-from riprap.san.distributions import Empirical, Exponential
-from riprap.san.net import Activity
-from riprap.san.rendering import render_condition, render_float, render_statements
+from riprap.san.distributions import Empirical
+from riprap.san.rendering import constant, render_condition, render_float, render_statements
 from riprap.san.wiring import Wiring
 
 _BRANCHES = 24  # of one function
+# Which number stands for which way to draw a time.
+KINDS = (
+    "exponential",
+    "deterministic",
+    "uniform_between",
+    "normal_above_zero",
+    "lognormal",
+    "weibull",
+    "erlang",
+    "gamma",
+    "empirical",
+)
+_OF_TWO = KINDS[2:]
 
 
 def source_of(wiring: Wiring) -> str:
-    """Return the functions and tables of a net, as they stand behind the text of `riprap.san.kernel`."""
-    write = _Writer(wiring)
-    parts = [*write.tables()]
-    for name, arguments, otherwise, bodies in (
-        ("enabled", "m, p", "return False", map(write.enabled, wiring.activities)),
-        ("rate", "m, p", "return 0.0", map(write.rate, wiring.activities)),
-        ("look", "m, p, s, e, now, t, tree, on, drawn", "return", write.looks()),
-        ("weight", "m, p", "return 0.0", map(write.weight, wiring.activities)),
-        ("take", "m, p, e", "return", map(write.take, wiring.activities)),
-        ("chance", "m, p", "return 0.0", write.chances()),
-        ("put", "m, p, e", "return", write.puts()),
-        ("value", "m, p", "return 0.0", map(write.value, (str(r.value) for r in wiring.rates))),
-        ("impulse", "m, p", "return 0.0", write.impulses()),
-    ):
-        parts += _switch(name, arguments, otherwise, list(bodies))
+    """Return the functions for all code of a net whose outcome depends on the marking."""
+    activities = wiring.activities
+    times = [_parameters(activity.time) for activity in activities]
+    weights = [None if activity.timed else str(activity.weight) for activity in activities]
+    chances = [str(case.probability) for _, case in wiring.cases]
+    impulses = [str(reward.values[name]) for name, reward in wiring.rewarding]
+    reactivated = [None if a.reactivate is None else [str(a.reactivate)] for a in activities]
+    parts = [
+        *_switch("gate", "m, p", "return True", _conditions(wiring, gates_of(wiring))),
+        *_switch("reactivated", "m, p", "return False", _conditions(wiring, reactivated)),
+        *_switch("first_parameter", "m, p", "return math.nan", _values(wiring, [t[0] for t in times])),
+        *_switch("second_parameter", "m, p", "return math.nan", _values(wiring, [t[1] for t in times])),
+        *_switch("weight", "m, p", "return math.nan", _values(wiring, weights)),
+        *_switch("chance", "m, p", "return math.nan", _values(wiring, chances)),
+        *_switch("impulse", "m, p", "return math.nan", _values(wiring, impulses)),
+        *_switch("value", "m, p", "return math.nan", _values(wiring, [str(r.value) for r in wiring.rates], True)),
+        *_switch("take", "m, p, e", "return", _functions(wiring, taken_by_code(wiring))),
+        *_switch("put", "m, p, e", "return", _functions(wiring, put_by_code(wiring))),
+        *_draws(wiring),
+    ]
     return "\n".join(parts) + "\n"
 
 
-def _switch(name: str, arguments: str, otherwise: str, bodies: Sequence[list[str]]) -> Iterator[str]:
-    """Yield a function of a number and of arguments, with a body for every number; an empty body is ``otherwise``."""
+def gates_of(wiring: Wiring) -> list[list[str]]:
+    """Return the conditions of each activity's input gates."""
+    return [
+        [str(gate.when) for gate in activity.inputs if gate.when != "True"] for activity in wiring.activities
+    ]
+
+
+def taken_by_code(wiring: Wiring) -> list[list[str]]:
+    """Return the functions of each activity's input gates."""
+    return [[gate.then for gate in activity.inputs if gate.then] for activity in wiring.activities]
+
+
+def put_by_code(wiring: Wiring) -> list[list[str]]:
+    """Return the functions of output gates for each case: the activity's, then the case's own."""
+    outputs = [[gate.then for gate in activity.outputs] for activity in wiring.activities]
+    return [[text for text in (*outputs[j], case.then) if text] for j, case in wiring.cases]
+
+
+def _parameters(time: object) -> tuple[str | None, str | None]:
+    codes = [] if time is None else [*time.codes.values()]  # type: ignore[attr-defined]
+    return (codes[0] if codes else None), (codes[1] if len(codes) > 1 else None)
+
+
+def _switch(name: str, arguments: str, otherwise: str, bodies: Iterable[list[str]]) -> Iterator[str]:
+    """Yield a function of a number and of arguments, with a body for every number; an empty one is ``otherwise``."""
     busy = [(number, body) for number, body in enumerate(bodies) if body]
     groups = [busy[i : i + _BRANCHES] for i in range(0, len(busy), _BRANCHES)] or [[]]
     for part, group in enumerate(groups):
@@ -54,121 +93,31 @@ def _switch(name: str, arguments: str, otherwise: str, bodies: Sequence[list[str
         yield f"    return {name}_{len(groups) - 1}(j, {arguments})"
 
 
-def _table(name: str, values: Iterable[object]) -> str:
-    # A table must not be empty, or Numba does not know what would be in it.
-    return f"{name} = np.array([{', '.join(map(str, values)) or '0'}], np.int64)"
+def _conditions(wiring: Wiring, texts: Sequence[list[str] | None]) -> Iterator[list[str]]:
+    for row in texts:
+        parts = [render_condition(expression(text), wiring.names) for text in row or ()]
+        yield [f"return {' and '.join(parts)}"] if parts else []
 
 
-def _ragged(name: str, rows: Sequence[Sequence[int]]) -> Iterator[str]:
-    yield _table(name, (each for row in rows for each in row))
-    yield _table(f"{name}_AT", accumulate((len(row) for row in rows), initial=0))
+def _values(wiring: Wiring, texts: Sequence[str | None], every: bool = False) -> Iterator[list[str]]:
+    """Yield what returns the values of expressions; numbers that no marking changes are data, not code."""
+    for text in texts:
+        known = text is None or (not every and constant(text, wiring.net.parameters) is not None)
+        yield [] if known else [f"return {render_float(expression(str(text)), wiring.names)}"]
 
 
-class _Writer:
-    def __init__(self, wiring: Wiring) -> None:
-        self.wiring = wiring
-        self.names = wiring.names
+def _functions(wiring: Wiring, texts: Sequence[list[str]]) -> Iterator[list[str]]:
+    for row in texts:
+        lines = [line for text in row for line in render_statements(statements(text), wiring.names)]
+        yield [*lines, "return"] if lines else []
 
-    def tables(self) -> Iterator[str]:
-        wiring = self.wiring
-        yield f"TIMED = {wiring.timed}"
-        yield f"RATES = {len(wiring.rates)}"
-        yield _table("CASES", (len(activity.cases) for activity in wiring.activities))
-        yield _table("CASE_AT", accumulate((len(a.cases) for a in wiring.activities), initial=0))
-        yield _table("PRIORITY", (activity.priority for activity in wiring.activities))
-        yield f"REACTIVE_COUNT = {len(wiring.reactive)}"
-        yield _table("REACTIVE", wiring.reactive)
-        yield from _ragged("LOOKS", wiring.looks)
-        yield from _ragged("CANDIDATES", wiring.candidates)
-        yield from _ragged("REVALUED", wiring.revalued)
-        rewarded = [
-            [
-                len(wiring.rates) + k
-                for k, reward in enumerate(wiring.impulses)
-                if activity.name in reward.values
-            ]
-            for activity in wiring.activities
-        ]
-        yield from _ragged("REWARDED", rewarded)
 
-    def _float(self, text: object) -> str:
-        return render_float(expression(str(text)), self.names)
-
-    def value(self, text: object) -> list[str]:
-        return [f"return {self._float(text)}"]
-
-    def _enabling(self, activity: Activity) -> str:
-        parts = [f"{self.names[place][0]} >= {tokens}" for place, tokens in activity.takes.items()]
-        parts += [render_condition(expression(str(gate.when)), self.names) for gate in activity.inputs]
-        return " and ".join(parts) or "True"
-
-    def enabled(self, activity: Activity) -> list[str]:
-        return [f"return {self._enabling(activity)}"]
-
-    def looks(self) -> Iterator[list[str]]:
-        """Write when a timed activity draws its time, and when it loses it."""
-        start = len(self.wiring.net.parameters)  # samples stand behind parameters
-        for j, activity in enumerate(self.wiring.activities[: self.wiring.timed]):
-            again, follow = f"not on[{j}]", []
-            if activity.reactivate is not None:
-                again += f" or {render_condition(expression(str(activity.reactivate)), self.names)}"
-            time = activity.time
-            if isinstance(time, Exponential) and self.wiring.follows[j]:
-                follow = [f"    x = {self._float(time.rate)}"]
-                again += f" or x != drawn[{j}]"
-            if isinstance(time, Empirical):
-                delay = f"empirical(p, {start}, {len(time.samples)}, {j}, s)"
-                start += len(time.samples)
-            elif time is not None:
-                values = "".join(f"{self._float(text)}, " for text in time.codes.values())
-                delay = f"{time.draw}({values}{j}, s, e)"
-            yield [
-                f"if {self._enabling(activity)}:",
-                *follow,
-                f"    if {again}:",
-                f"        on[{j}] = True",
-                *([f"        drawn[{j}] = x"] if follow else []),
-                f"        schedule({j}, now + {delay}, t, tree)",
-                "else:",
-                f"    drop({j}, t, tree, on)",
-                "return",
-            ]
-
-    def rate(self, activity: Activity) -> list[str]:
-        return self.value(activity.time.rate) if isinstance(activity.time, Exponential) else []
-
-    def weight(self, activity: Activity) -> list[str]:
-        return [] if activity.timed else self.value(activity.weight)
-
-    def take(self, activity: Activity) -> list[str]:
-        """Write what happens before a case is chosen: without cases, everything."""
-        lines = [f"{self.names[place][0]} -= {tokens}" for place, tokens in activity.takes.items()]
-        for gate in activity.inputs:
-            lines += render_statements(statements(gate.then), self.names)
-        if not activity.cases:
-            lines += self._output(activity)
-        return [*lines, "return"] if lines else []
-
-    def _output(self, activity: Activity) -> Iterator[str]:
-        yield from (f"{self.names[place][0]} += {tokens}" for place, tokens in activity.puts.items())
-        for gate in activity.outputs:
-            yield from render_statements(statements(gate.then), self.names)
-
-    def chances(self) -> Iterator[list[str]]:
-        for activity in self.wiring.activities:
-            for case in activity.cases:
-                yield self.value(case.probability)
-
-    def puts(self) -> Iterator[list[str]]:
-        for activity in self.wiring.activities:
-            for case in activity.cases:
-                lines = [*self._output(activity)]
-                lines += [f"{self.names[place][0]} += {tokens}" for place, tokens in case.puts.items()]
-                lines += render_statements(statements(case.then), self.names)
-                yield [*lines, "return"] if lines else []
-
-    def impulses(self) -> Iterator[list[str]]:
-        for activity in self.wiring.activities:
-            for reward in self.wiring.impulses:
-                if activity.name in reward.values:
-                    yield self.value(reward.values[activity.name])
+def _draws(wiring: Wiring) -> Iterator[str]:
+    """Yield the function that draws a time, with only the distributions that the net has: others need no compiling."""
+    used = {activity.time.draw for activity in wiring.activities if activity.time is not None}
+    yield "\n\n@inner\ndef draw(kind, a, b, j, p, s, e):"
+    for kind, name in enumerate(KINDS):
+        if name in used:
+            values = "a, b, j, p, s" if name == Empirical.draw else "a, b, j, s, e" if name in _OF_TWO else "a, j, s, e"
+            yield f"    if kind == {kind}:\n        return {name}({values})"
+    yield "    return math.inf"

@@ -1,18 +1,21 @@
 """Which part of a net can touch which: what has to be looked at again after a completion, and nothing else.
 
-Inside a solver places, parameters and activities are numbers. Timed activities come first, then the instantaneous ones.
+Inside a solver places, parameters, activities and cases are numbers. Timed activities come first, then the instantaneous
+ones. An activity without cases has one, which always happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from riprap.san.code import expression, read_by, statements, written_by
 from riprap.san.distributions import Exponential
-from riprap.san.net import Activity, Net
+from riprap.san.net import Activity, Case, Net
 from riprap.san.rendering import Kind
 from riprap.san.rewards import Impulse, Rate, Reward
+
+Rows = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,62 +27,77 @@ class Wiring:
     timed: int
     rates: tuple[Rate, ...]
     impulses: tuple[Impulse, ...]
-    names: dict[str, tuple[str, Kind]]
-    follows: tuple[bool, ...]  # exponential times whose rate depends on the marking
-    reactive: tuple[int, ...]
-    looks: tuple[tuple[int, ...], ...]  # timed activities, by the activity that completed
-    candidates: tuple[tuple[int, ...], ...]  # instantaneous ones, likewise
-    revalued: tuple[tuple[int, ...], ...]  # rate rewards, likewise
-    samples: tuple[float, ...]  # of empirical distributions; they stand behind the parameters
+    names: dict[str, tuple[str, Kind]]  # what names are in the text that is compiled
+    places: dict[str, int]
+    looks: Rows  # timed activities, by the activity that completed; the last row is the beginning's
+    candidates: Rows  # instantaneous ones, likewise
+    revalued: Rows  # rate rewards, likewise
+    rewarded: Rows  # impulse rewards, counted after the rate rewards, by activity
+
+    def follows(self, j: int) -> bool:
+        """Say whether an exponential time depends on the marking: it is drawn anew when its rate changes."""
+        return bool(_rate_reads(self.activities[j]) & set(self.places))
+
+    @property
+    def cases(self) -> Iterator[tuple[int, Case]]:
+        """Every case, with the number of its activity."""
+        for j, activity in enumerate(self.activities):
+            for case in activity.cases or (Case(1),):
+                yield j, case
+
+    @property
+    def rewarding(self) -> Iterator[tuple[str, Impulse]]:
+        """The activities that are rewarded, with the reward, in the order of ``rewarded``."""
+        for activity, row in zip(self.activities, self.rewarded, strict=True):
+            for k in row:
+                yield activity.name, self.impulses[k - len(self.rates)]
 
 
 def wire(net: Net, rewards: Iterable[Reward] = ()) -> Wiring:
     """Number a net and find out what depends on what."""
     rewards = tuple(rewards)
+    rates = tuple(reward for reward in rewards if isinstance(reward, Rate))
+    impulses = tuple(reward for reward in rewards if isinstance(reward, Impulse))
     timed = [activity for activity in net.activities if activity.timed]
     activities = (*timed, *(activity for activity in net.activities if not activity.timed))
-    places = {place.name for place in net.places}
-    rates = tuple(reward for reward in rewards if isinstance(reward, Rate))
     names: dict[str, tuple[str, Kind]] = {p.name: (f"m[{i}]", "int") for i, p in enumerate(net.places)}
     names |= {name: (f"p[{i}]", "float") for i, name in enumerate(net.parameters)}
-    follows = tuple(_follows(activity) & places != set() for activity in timed)
-    reactive = tuple(j for j, activity in enumerate(timed) if activity.reactivate is not None)
-    reads = [_enabling(activity) | _follows(activity) for activity in activities]
+    reads = [_enabling_reads(activity) | _rate_reads(activity) for activity in activities]
     values = [set(read_by(expression(str(rate.value)))) for rate in rates]
+    instantaneous = range(len(timed), len(activities))
+    # Where reactivation is possible it is asked for once in every stable marking: there is one timed completion in each.
+    reactive = {j for j, activity in enumerate(timed) if activity.reactivate is not None}
     looks, candidates, revalued = [], [], []
     for i, activity in enumerate(activities):
         written = _writes(activity)
-        looks.append(
-            tuple(j for j in range(len(timed)) if j not in reactive and (i == j or written & reads[j]))
-        )
-        candidates.append(
-            tuple(j for j in range(len(timed), len(activities)) if i == j or written & reads[j])
-        )
+        touched = {j for j in range(len(timed)) if i == j or written & reads[j]} - reactive
+        looks.append(tuple(sorted(touched | reactive if activity.timed else touched)))
+        candidates.append(tuple(j for j in instantaneous if i == j or written & reads[j]))
         revalued.append(tuple(k for k, read in enumerate(values) if written & read))
-    samples = tuple(x for activity in timed for x in getattr(activity.time, "samples", ()))
     return Wiring(
         net,
         activities,
         len(timed),
         rates,
-        tuple(reward for reward in rewards if isinstance(reward, Impulse)),
+        impulses,
         names,
-        follows,
-        reactive,
-        tuple(looks),
-        tuple(candidates),
-        tuple(revalued),
-        samples,
+        {place.name: i for i, place in enumerate(net.places)},
+        (*looks, tuple(range(len(timed)))),
+        (*candidates, tuple(instantaneous)),
+        (*revalued, tuple(range(len(rates)))),
+        tuple(
+            tuple(len(rates) + k for k, reward in enumerate(impulses) if activity.name in reward.values)
+            for activity in activities
+        ),
     )
 
 
-def _follows(activity: Activity) -> set[str]:
-    """Return what the rate of an exponential time reads: it is drawn anew when the rate changes."""
+def _rate_reads(activity: Activity) -> set[str]:
     time = activity.time
     return set(read_by(expression(str(time.rate)))) if isinstance(time, Exponential) else set()
 
 
-def _enabling(activity: Activity) -> set[str]:
+def _enabling_reads(activity: Activity) -> set[str]:
     gates = (read_by(expression(str(gate.when))) for gate in activity.inputs)
     return {*activity.takes, *(name for gate in gates for name in gate)}
 
