@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from riprap.san import kernel
 from riprap.san.errors import (
@@ -13,39 +12,37 @@ from riprap.san.errors import (
     TimeParameterError,
     UnstableError,
 )
-from riprap.san.loading import interpreted
-from riprap.san.source import source_of
+from riprap.san.rendering import constant
 from riprap.san.wiring import Wiring
 
 
-def failure(
-    wiring: Wiring, parameters: Sequence[float], e: Sequence[int], marking: Sequence[int]
-) -> SolutionError:
+def failure(wiring: Wiring, e: Sequence[int], marking: Sequence[int]) -> SolutionError:
     """Return the error for what a solver noted in ``e``: what, the activity, the place, the replication, and a loop."""
     net = wiring.net
     m = [int(tokens) for tokens in marking]
     activity = wiring.activities[e[1]]
     where = f"net '{net.name}', activity '{activity.name}'"
     place = net.places[e[2]].name if net.places else ""
-    functions = interpreted(source_of(wiring))
     match e[0]:
         case kernel.NEGATIVE:
             return MarkingError(f"{where}: place '{place}' would hold {m[e[2]]} tokens, {shown(wiring, m)}")
         case kernel.BROKEN:
             return MarkingError(f"{where}: place '{place}' would not hold a whole number, {shown(wiring, m)}")
         case kernel.BAD_CHANCE:
-            case = sum(len(other.cases) for other in wiring.activities[: e[1]])
-            chances = [
-                _value(functions, "chance", case + c, m, parameters) for c in range(len(activity.cases))
-            ]
+            chances = [_value(wiring, str(case.probability), m) for case in activity.cases]
             return ProbabilityError(
                 f"{where}: its cases have the probabilities {_list(chances)}, {shown(wiring, m)}"
             )
         case kernel.BAD_TIME:
-            return TimeParameterError(f"{where}: {activity.time} is no time to draw, {shown(wiring, m)}")
+            values = (
+                [_value(wiring, text, m) for text in activity.time.codes.values()] if activity.time else []
+            )
+            return TimeParameterError(
+                f"{where}: {activity.time} with {_list(values)} is no time, {shown(wiring, m)}"
+            )
         case kernel.BAD_WEIGHT:
-            weight = _value(functions, "weight", e[1], m, parameters)
-            return TimeParameterError(f"{where}: no choice by weight {weight}, {shown(wiring, m)}")
+            weight = _value(wiring, str(activity.weight), m)
+            return TimeParameterError(f"{where}: there is no choice by weight {weight:g}, {shown(wiring, m)}")
         case _:
             loop = " -> ".join(cycle([wiring.activities[j].name for j in e[4:]]))
             return UnstableError(
@@ -79,11 +76,11 @@ def cycle(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _value(functions: dict[str, Any], name: str, j: int, m: list[int], parameters: Sequence[float]) -> float:
-    try:
-        return float(functions[name](j, m, parameters))
-    except (ArithmeticError, ValueError):
-        return float("nan")
+def _value(wiring: Wiring, text: str, marking: Sequence[int]) -> float:
+    held = {place: float(marking[i]) for place, i in wiring.places.items()}
+    found = constant(text, {**wiring.net.parameters, **held})
+    assert found is not None
+    return found
 
 
 def _list(values: Sequence[float]) -> str:

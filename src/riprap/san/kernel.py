@@ -11,8 +11,19 @@ from __future__ import annotations
 import math
 
 from riprap.san.draws import (  # noqa: F401 - the functions that are written for a net draw from them
-    deterministic, empirical, erlang, exponential, gamma, inlined, inner, lognormal, normal_above_zero, seed_streams,
-    uniform, uniform_between, weibull,
+    deterministic,
+    empirical,
+    erlang,
+    exponential,
+    gamma,
+    inlined,
+    inner,
+    lognormal,
+    normal_above_zero,
+    seed_streams,
+    uniform,
+    uniform_between,
+    weibull,
 )  # fmt: skip
 
 NEGATIVE, BROKEN, BAD_CHANCE, BAD_TIME, BAD_WEIGHT, UNSTABLE = 1, 2, 3, 4, 5, 6
@@ -22,7 +33,9 @@ RECENT = 64  # of these are kept to show it
 SUM_WITHIN = 1e-9  # how far from one probabilities may sum: a third is not a third in binary
 CACHED = False
 
-gate = reactivated = first_parameter = second_parameter = draw = weight = chance = take = put = value = impulse = max
+gate = reactivated = first_parameter = second_parameter = draw = weight = chance = take = put = value = (
+    impulse
+) = max
 
 
 @inner

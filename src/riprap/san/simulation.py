@@ -110,7 +110,7 @@ class _Call:
         except (ArithmeticError, ValueError) as error:
             raise not_a_number(self.wiring, work.m.tolist(), error) from None
         if work.e[0]:
-            raise failure(self.wiring, work.p.tolist(), work.e.tolist(), work.m.tolist())
+            raise failure(self.wiring, work.e.tolist(), work.m.tolist())
         return int(completions)
 
     def values(self) -> Floats:

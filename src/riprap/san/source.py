@@ -1,7 +1,8 @@
 """Write the code of a net as Python functions: Numba compiles them for the simulator, the exact solver interprets them.
 
-A function has a branch for every activity that has such code: ``gate(3, m, p)`` says whether the input gates of activity 3
-hold in marking ``m``, with parameters ``p``. Numba's time to compile grows faster than a function, so long ones are cut up.
+A function has a branch for every activity that has such code: ``gate(3, m, p)`` says whether the input gates of
+activity 3 hold in marking ``m``, with parameters ``p``. The time to compile a function grows faster than its length, so
+long ones are cut up.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def source_of(wiring: Wiring) -> str:
         *_switch("weight", "m, p", "return math.nan", _values(wiring, weights)),
         *_switch("chance", "m, p", "return math.nan", _values(wiring, chances)),
         *_switch("impulse", "m, p", "return math.nan", _values(wiring, impulses)),
-        *_switch("value", "m, p", "return math.nan", _values(wiring, [str(r.value) for r in wiring.rates], True)),
+        *_switch(
+            "value", "m, p", "return math.nan", _values(wiring, [str(r.value) for r in wiring.rates], True)
+        ),
         *_switch("take", "m, p, e", "return", _functions(wiring, taken_by_code(wiring))),
         *_switch("put", "m, p, e", "return", _functions(wiring, put_by_code(wiring))),
         *_draws(wiring),
@@ -118,6 +121,12 @@ def _draws(wiring: Wiring) -> Iterator[str]:
     yield "\n\n@inner\ndef draw(kind, a, b, j, p, s, e):"
     for kind, name in enumerate(KINDS):
         if name in used:
-            values = "a, b, j, p, s" if name == Empirical.draw else "a, b, j, s, e" if name in _OF_TWO else "a, j, s, e"
+            values = (
+                "a, b, j, p, s"
+                if name == Empirical.draw
+                else "a, b, j, s, e"
+                if name in _OF_TWO
+                else "a, j, s, e"
+            )
             yield f"    if kind == {kind}:\n        return {name}({values})"
     yield "    return math.inf"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from riprap.san import kernel
@@ -24,8 +23,8 @@ from riprap.san.net import Net
 from riprap.san.rewards import Reward
 from riprap.san.source import source_of
 from riprap.san.wiring import Wiring, wire
+from riprap.san.workspace import Floats, Ints, Tables, make_tables
 
-Floats = npt.NDArray[np.float64]
 Marking = tuple[int, ...]
 Landing = tuple[dict[Marking, float], Floats]  # stable markings by probability, and the impulses until then
 
@@ -47,38 +46,47 @@ class _Explorer:
     wiring: Wiring
     most: int
     parameters: list[float]
-    call: dict[str, Any]
+    call: dict[str, Any]  # the net's code
+    n: Tables
     known: dict[Marking, Landing] = field(default_factory=dict)
 
     def fail(self, code: int, j: int, marking: Sequence[int], place: int = 0) -> SolutionError:
-        return failure(self.wiring, self.parameters, [code, j, place], marking)
+        return failure(self.wiring, [code, j, place], marking)
+
+    def number(self, known: float, function: str, j: int, marking: Sequence[int]) -> float:
+        """Return a number that is known, or else comes from code."""
+        return float(self.call[function](j, marking, self.parameters)) if math.isnan(known) else float(known)
 
     def enabled(self, j: int, marking: Marking) -> bool:
-        return bool(self.call["enabled"](j, marking, self.parameters))
+        takes = self.wiring.activities[j].takes.items()
+        if any(marking[self.wiring.places[place]] < tokens for place, tokens in takes):
+            return False
+        return not self.n.flags[j] & kernel.GATED or bool(self.call["gate"](j, marking, self.parameters))
 
     def completed(self, j: int, marking: Marking) -> tuple[list[tuple[float, Marking]], Floats]:
         """Return the markings right after a completion by probability, and the impulses earned by it."""
-        p, e = self.parameters, [0, j, 0]
+        n, p, e = self.n, self.parameters, [0, j, 0]
         earned = np.zeros(len(self.wiring.impulses))
-        for q in range(kernel_row(self.call, "REWARDED", j), kernel_row(self.call, "REWARDED", j + 1)):
-            earned[self.call["REWARDED"][q] - len(self.wiring.rates)] += self.call["impulse"](q, marking, p)
+        for q in range(n.rewarded_at[j], n.rewarded_at[j + 1]):
+            earned[n.rewarded[q] - n.rates] += self.number(n.impulses[q], "impulse", q, marking)
         taken = list(marking)
-        self.call["take"](j, taken, p, e)
-        self._check(e, j, taken)
-        cases = len(self.wiring.activities[j].cases)
-        if not cases:
-            return [(1.0, tuple(taken))], earned
-        first = int(self.call["CASE_AT"][j])
-        chances = [float(self.call["chance"](first + c, taken, p)) for c in range(cases)]
+        _add(taken, n.takes, n.takes_at, j)
+        if n.flags[j] & kernel.TAKES_BY_CODE:
+            self.call["take"](j, taken, p, e)
+            self._check(e, j, taken)
+        cases = range(n.cases_at[j], n.cases_at[j + 1])
+        chances = [self.number(n.chances[c], "chance", c, taken) for c in cases]
         near_one = kernel.SUM_WITHIN
         if not (all(-near_one <= x <= 1 + near_one for x in chances) and abs(sum(chances) - 1) <= near_one):
             raise self.fail(kernel.BAD_CHANCE, j, taken)
         found = []
-        for c, chance in enumerate(chances):
+        for c, chance in zip(cases, chances, strict=True):
             if chance > 0:
                 after = list(taken)
-                self.call["put"](first + c, after, p, e)
-                self._check(e, j, after)
+                _add(after, n.puts, n.puts_at, c)
+                if n.flags[j] & kernel.PUTS_BY_CODE:
+                    self.call["put"](c, after, p, e)
+                    self._check(e, j, after)
                 found.append((chance, tuple(after)))
         return found, earned
 
@@ -96,7 +104,7 @@ class _Explorer:
         ready = [j for j in ready if activities[j].priority == top]
         if len(ready) == 1:
             return [(1.0, ready[0])]
-        weights = [float(self.call["weight"](j, marking, self.parameters)) for j in ready]
+        weights = [self.number(self.n.first[j], "weight", j, marking) for j in ready]
         for j, weight in zip(ready, weights, strict=True):
             if not 0 <= weight < math.inf:
                 raise self.fail(kernel.BAD_WEIGHT, j, marking)
@@ -129,7 +137,7 @@ class _Explorer:
                         order[after] = len(order)
                         waiting.append(after)
             if len(order) > self.most:
-                raise self._too_many()
+                raise self.too_many()
         stable = [here for here, at in order.items() if not steps[at]]
         for here in stable:
             self.known[here] = ({here: 1.0}, gains[order[here]])
@@ -196,16 +204,16 @@ class _Explorer:
                     f"and no time passes, {shown(self.wiring, here)}"
                 )
 
-    def _too_many(self) -> TooManyStatesError:
+    def too_many(self) -> TooManyStatesError:
         return TooManyStatesError(
             f"net '{self.wiring.net.name}': has more than {self.most:,} markings. Bound its places with gates, "
             "or allow more with 'most', or simulate it"
         )
 
 
-def kernel_row(call: dict[str, Any], table: str, j: int) -> int:
-    """Return where the row of an activity begins in a table."""
-    return int(call[f"{table}_AT"][j])
+def _add(marking: list[int], arcs: Ints, arcs_at: Ints, row: int) -> None:
+    for q in range(arcs_at[row], arcs_at[row + 1]):
+        marking[arcs[q, 0]] += int(arcs[q, 1])
 
 
 def explore(net: Net, rewards: tuple[Reward, ...], most: int) -> Chain:
@@ -216,7 +224,8 @@ def explore(net: Net, rewards: tuple[Reward, ...], most: int) -> Chain:
                 f"net '{net.name}', activity '{activity.name}': {activity.time} is not exponential; simulate it"
             )
     wiring = wire(net, rewards)
-    explorer = _Explorer(wiring, most, list(net.parameters.values()), interpreted(source_of(wiring)))
+    tables = make_tables(wiring, [(0.0, 0.0)] * len(rewards))
+    explorer = _Explorer(wiring, most, list(net.parameters.values()), interpreted(source_of(wiring)), tables)
     here: Marking = tuple(place.initial for place in net.places)
     try:
         return _explore(explorer, here)
@@ -242,7 +251,7 @@ def _explore(explorer: _Explorer, initial: Marking) -> Chain:
         for j in range(wiring.timed):
             if not explorer.enabled(j, here):
                 continue
-            rate = float(call["rate"](j, here, p))
+            rate = explorer.number(explorer.n.first[j], "first_parameter", j, here)
             if not 0 <= rate < math.inf:
                 raise explorer.fail(kernel.BAD_TIME, j, here)
             if rate == 0:
@@ -260,7 +269,7 @@ def _explore(explorer: _Explorer, initial: Marking) -> Chain:
                     columns.append(number[end])
                     rates.append(rate * chance * also)
         if len(markings) > explorer.most:
-            raise explorer._too_many()
+            raise explorer.too_many()
         earned.append(gain)
         at += 1
     matrix = sparse.coo_array((rates, (rows, columns)), shape=(len(markings),) * 2).tocsr()

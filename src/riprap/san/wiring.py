@@ -1,7 +1,7 @@
 """Which part of a net can touch which: what has to be looked at again after a completion, and nothing else.
 
-Inside a solver places, parameters, activities and cases are numbers. Timed activities come first, then the instantaneous
-ones. An activity without cases has one, which always happens.
+Inside a solver places, parameters, activities and cases are numbers. Timed activities come first, instantaneous ones
+then. An activity without cases has one, which always happens.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def wire(net: Net, rewards: Iterable[Reward] = ()) -> Wiring:
     reads = [_enabling_reads(activity) | _rate_reads(activity) for activity in activities]
     values = [set(read_by(expression(str(rate.value)))) for rate in rates]
     instantaneous = range(len(timed), len(activities))
-    # Where reactivation is possible it is asked for once in every stable marking: there is one timed completion in each.
+    # These are looked at once in every stable marking, so only timed activities lead to them: one completed in each.
     reactive = {j for j, activity in enumerate(timed) if activity.reactivate is not None}
     looks, candidates, revalued = [], [], []
     for i, activity in enumerate(activities):

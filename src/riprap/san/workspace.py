@@ -83,11 +83,15 @@ def make_tables(wiring: Wiring, spans: Sequence[tuple[float, float]]) -> Tables:
     activities, number = wiring.activities, wiring.places
     code, gates = put_by_code(wiring), gates_of(wiring)
     taken = taken_by_code(wiring)
-    flags = [kernel.GATED * bool(gates[j]) | kernel.TAKES_BY_CODE * bool(taken[j]) for j in range(len(activities))]
+    flags = [
+        kernel.GATED * bool(gates[j]) | kernel.TAKES_BY_CODE * bool(taken[j]) for j in range(len(activities))
+    ]
     puts = []
     for c, (j, case) in enumerate(wiring.cases):
         flags[j] |= kernel.PUTS_BY_CODE * bool(code[c])
-        puts.append([(number[place], n) for each in (activities[j].puts, case.puts) for place, n in each.items()])
+        puts.append(
+            [(number[place], n) for each in (activities[j].puts, case.puts) for place, n in each.items()]
+        )
     takes = [[(number[place], -n) for place, n in activity.takes.items()] for activity in activities]
     first, second, start = [], [], len(wiring.net.parameters)
     for j, activity in enumerate(activities):
@@ -95,7 +99,9 @@ def make_tables(wiring: Wiring, spans: Sequence[tuple[float, float]]) -> Tables:
             values = [float(start), float(len(activity.time.samples))]
             start += len(activity.time.samples)
         else:
-            values = _numbers(wiring, activity.time.codes.values() if activity.time else [str(activity.weight)])
+            values = _numbers(
+                wiring, activity.time.codes.values() if activity.time else [str(activity.weight)]
+            )
         first.append(values[0])
         second.append(values[1] if len(values) > 1 else 0.0)
         if activity.timed:
