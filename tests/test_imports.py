@@ -20,6 +20,7 @@ LAYERS = (
     "expressions",
     "graph",
     "drawing",
+    "san",
     "state",
     "channels",
     "adapters",

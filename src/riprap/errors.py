@@ -5,6 +5,8 @@ RiprapError
 |- ModelError            a model, or the profile it is made from, is described wrongly
 |- NotYetError           described correctly, but this version cannot carry it out
 |- JavaNotFoundError     no Java for Spark (in riprap.runtime.java)
+|- NetError              a stochastic activity network is described wrongly (in riprap.san.errors)
+|- SolutionError         it came to something impossible while it was solved (in riprap.san.errors)
 `- RunError              something went wrong while it ran
    |- OperatorError      an operator's own code or expression failed on a tuple
    |- MissingPageError   a state page the ledger names is not where it should be
