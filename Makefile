@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone with python3 (3.11 or newer) and make; Java comes with the dependencies.
-#   make demo    make test    make lint    make bench    make services
+#   make demo    make test    make test-all    make lint    make bench    make services
 # Another interpreter: make PYTHON=python3.12 setup.  Arguments for pytest: make test ARGS="-k java -x" JOBS=0.
 
 PYTHON ?= python3
@@ -11,11 +11,12 @@ ARGS ?=
 # So many processes run tests, each file in one of them.
 JOBS ?= 2
 
-.PHONY: help setup demo services test lint format bench clean
+.PHONY: help setup demo services test test-all lint format bench clean
 
 help:
 	@echo 'make demo    run the demonstration'
-	@echo 'make test    run the tests'
+	@echo 'make test    run the tests but for the slow ones'
+	@echo 'make test-all  run all tests'
 	@echo 'make services  install what some tests need (PostgreSQL, Redis, Kafka, a browser) where that is possible'
 	@echo 'make lint    check style and types'
 	@echo 'make format  rewrite the code in the project style'
@@ -32,8 +33,14 @@ demo: $(STAMP)
 services: $(STAMP)
 	$(BIN)/python -m tests.services.install
 
+# Files are handed out as they are listed: those that take longest are not among the last.
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
 test: $(STAMP)
-	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-all: $(STAMP)
+	$(PYTEST) $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -55,6 +55,7 @@ def test_rotated_files_are_read_oldest_first(spark: SparkSession, tmp_path: Path
     assert len(found) == 12
 
 
+@pytest.mark.slow
 def test_log_watch_goes_on_after_its_driver_is_killed(tmp_path: Path, runs: Path) -> None:
     # Two attacks are still open when the log ends.
     lines = real_lines("OpenSSH_2k.log")

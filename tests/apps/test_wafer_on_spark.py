@@ -43,6 +43,7 @@ with app.run(runs=sys.argv[1]) as run:
 """
 
 
+@pytest.mark.slow
 def test_it_is_killed_and_taken_up(spark: SparkSession, tmp_path: Path, runs: Path) -> None:
     write_wafers(tmp_path / "feed", WAFERS, seed=9)
     crashing = {"RIPRAP_CRASH_AT": "recorded:0:model", "RIPRAP_CRASH_ONCE": str(tmp_path / "crashed")}

@@ -181,6 +181,7 @@ def test_operators_on_tiny_batches() -> None:
     assert "join: windows 1 and 0" in operators.table(result)
 
 
+@pytest.mark.slow
 def test_bargain_four_ways_on_tiny_batches() -> None:
     plan = bargain.Plan(
         events={2_000: {"riprap": 8_000, "by_key": 6_000, "by_bucket": 6_000, "numba": 8_000}},

@@ -173,6 +173,7 @@ def test_keys_report_in_turn_until_every_window_is_full(tmp_path: Path) -> None:
     assert len(set(table.filter(table.column("side").to_numpy() == 1).column("number").to_pylist())) <= 3
 
 
+@pytest.mark.slow
 def test_all_of_it_on_tiny_sizes(spark: SparkSession, tmp_path: Path) -> None:
     heard: list[str] = []
     kept: list[dict[str, Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from riprap.apps.wafer_feed import make_wafers
@@ -9,6 +10,7 @@ from riprap.bench.wafer import Plan, run_plan, table
 from riprap.bench.wafer_trial import Pace, Point, Wafers
 
 
+@pytest.mark.slow
 def test_a_crash_with_a_checkpoint_and_without(spark: SparkSession) -> None:
     plan = Plan(
         wafers=Wafers.of(make_wafers(900, seed=5)),

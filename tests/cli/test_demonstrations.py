@@ -72,6 +72,7 @@ def test_the_demonstration_of_log_watch(tmp_path: Path) -> None:
     assert told["feed"] == str(tmp_path / "demo" / "feed")
 
 
+@pytest.mark.slow
 def test_the_demonstration_of_word_count(tmp_path: Path) -> None:
     command = ["-m", "riprap", "demo", "--app", "wordcount", "--events", str(MAILS)]
     done = in_process(command, tmp_path)
@@ -91,6 +92,7 @@ def test_the_demonstration_of_word_count(tmp_path: Path) -> None:
         assert part in done.out
 
 
+@pytest.mark.slow
 def test_run_log_watch_on_a_gzipped_log(tmp_path: Path) -> None:
     lines = [
         f"Dec 31 23:59:5{s} h sshd[1]: Failed password for root from 1.2.3.4 port 9 ssh2" for s in range(3)

@@ -33,6 +33,7 @@ def bargains(feed: pa.Table) -> list[tuple[int, str, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: Path) -> None:
     command = ["-m", "riprap", "run", "bargain", "--feed", "feed.parquet", "--out", "found.csv"]
     done = in_process([*command, "--batch-rows", "7000", "--json"], tmp_path)

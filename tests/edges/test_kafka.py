@@ -269,7 +269,7 @@ def test_a_run_that_was_left_goes_on_where_it_was(
     assert [place["offset"] for place, _ in quarantined(run)] == [500]
 
 
-@pytest.mark.parametrize("step", ["gathered", "published"])
+@pytest.mark.parametrize("step", [pytest.param("gathered", marks=pytest.mark.slow), "published"])
 def test_a_killed_driver_changes_nothing(
     spark: SparkSession, kafka: Kafka, send: Send, programs: Programs, runs: Path, tmp_path: Path, step: str
 ) -> None:

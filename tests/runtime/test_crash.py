@@ -116,7 +116,12 @@ def test_a_killed_driver_is_taken_up(
 
 @pytest.mark.parametrize(
     ("step", "path"),
-    [("computed", "direct"), ("paged", "exchange"), ("answered", "direct"), ("answered", "exchange")],
+    [
+        ("computed", "direct"),
+        ("paged", "exchange"),
+        pytest.param("answered", "direct", marks=pytest.mark.slow),
+        pytest.param("answered", "exchange", marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_python_worker_changes_nothing(
     spark: SparkSession,
@@ -151,6 +156,7 @@ def test_a_killed_executor_changes_nothing(
     assert outputs(tmp_path / "out") == unharmed
 
 
+@pytest.mark.slow
 def test_executors_that_share_no_pages_never_give_wrong_output(
     programs: Programs, feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
 ) -> None:
@@ -171,7 +177,7 @@ def test_executors_that_share_no_pages_never_give_wrong_output(
         assert rolled == {batches: unharmed[0][batches] for batches in rolled}
 
 
-@pytest.mark.parametrize("harm", ["removed", "cut short"])
+@pytest.mark.parametrize("harm", ["removed", pytest.param("cut short", marks=pytest.mark.slow)])
 def test_a_missing_page_stops_the_run(
     spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path, harm: str
 ) -> None:

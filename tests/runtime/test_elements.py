@@ -100,7 +100,12 @@ def test_a_slow_reader_holds_up_nobody(spark: SparkSession, calls: tuple[Path, p
 
 @pytest.mark.parametrize(
     ("step", "element"),
-    [("gathered", "counts"), ("recorded", "busy"), ("recorded", "counts"), ("published", "busy")],
+    [
+        ("recorded", "busy"),
+        pytest.param("gathered", "counts", marks=pytest.mark.slow),
+        pytest.param("recorded", "counts", marks=pytest.mark.slow),
+        pytest.param("published", "busy", marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_driver_is_taken_up(
     spark: SparkSession,
@@ -123,6 +128,7 @@ def test_a_killed_driver_is_taken_up(
     assert rows_in(tmp_path / "out") == expected(table)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_of_a_reader_is_replaced(
     programs: Programs, calls: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:

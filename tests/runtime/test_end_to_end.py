@@ -60,6 +60,7 @@ def test_a_spark_file_stream_gives_the_same(
         assert run.progress().batches == 4
 
 
+@pytest.mark.slow
 def test_every_master_gives_the_same(programs: Programs, feed: Feed, runs: Path, tmp_path: Path) -> None:
     cluster = "local-cluster[2,1,1024]"
     runs_on = [("local[1]", "direct"), ("local[2]", "exchange"), (cluster, "direct"), (cluster, "exchange")]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numba
+import numpy as np
 
 from riprap.model.arrays import Floats, Ints, State, Wiring
 
@@ -76,7 +77,7 @@ def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int,
     s.filling[port, copy] = max(0.0, s.filling[port, copy] - clean - tainted)
     left = s.unstable[port, copy]
     if tainted:
-        hurt = min(w.alpha_tainted[port], w.gamma[port]) * w.size[port]
+        hurt = np.floor(min(w.alpha_tainted[port], w.gamma[port]) * w.size[port])
         after = _after_last(rng, clean, tainted)
         left = max(left - (clean - after), hurt) - after
     else:

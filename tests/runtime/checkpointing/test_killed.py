@@ -46,6 +46,8 @@ DEATHS = {
     "collecting": Death("checkpoint-collecting:5:pairs", wiped=True, then="restore-recorded:{batch}:calls"),
     "anywhere": Death(None, wiped=True, then="restore-paged:1:calls"),
 }
+# The others are slow tests.
+QUICK = ("manifest", "collecting")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,10 @@ def die(programs: Programs, source: Path, work: Path, death: Death) -> Path:
 
 
 @pytest.mark.usefixtures("runs")
-@pytest.mark.parametrize("name", DEATHS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in DEATHS],
+)
 def test_a_killed_driver(
     spark: SparkSession, programs: Programs, source: Path, tmp_path: Path, name: str
 ) -> None:
@@ -129,6 +134,7 @@ def times_of(out: Path) -> dict[int, float]:
     return times
 
 
+@pytest.mark.slow
 def test_a_killed_executor_and_a_killed_worker_change_nothing(
     programs: Programs, source: Path, runs: Path, tmp_path: Path
 ) -> None:

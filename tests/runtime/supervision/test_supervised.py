@@ -136,6 +136,7 @@ def hang_once(marker: str) -> Any:
     return check
 
 
+@pytest.mark.slow
 def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
     calls, out = tmp_path / "calls", tmp_path / "out"
     put_file(calls, 0)
@@ -192,6 +193,7 @@ app = watched(Path("calls"), Path("out"), rate=int(os.environ["RATE"]))
 """
 
 
+@pytest.mark.slow
 def test_drivers_do_not_outlive_their_supervisor(runs: Path, tmp_path: Path) -> None:
     for file in range(4):
         put_file(tmp_path / "calls", file)

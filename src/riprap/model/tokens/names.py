@@ -1,0 +1,85 @@
+"""The places of a model's net by name, and the conditions that are made of them."""
+
+from __future__ import annotations
+
+import re
+
+from riprap.model.wiring import Wired
+
+# Lost tuples are counted by the tick, in thousandths.
+TICK = 0.01
+FINE = 1000
+
+
+class Names:
+    """What is called what in the net of a model."""
+
+    def __init__(self, wired: Wired) -> None:
+        self.wired = wired
+        self.w = wired.wiring
+        self.nominal = wired.flows()
+        plain = [re.sub(r"\W", "_", node.part.name) for node in wired.nodes]
+        self.names = [
+            (name if name[:1].isalpha() else f"o{name}")
+            + (f"_{'ab'[node.replica]}" if node.protection.group is not None else "")
+            for name, node in zip(plain, wired.nodes, strict=True)
+        ]
+
+    def ports(self, node: int) -> range:
+        return range(self.w.node_ports[node], self.w.node_ports[node + 1])
+
+    def outputs(self, node: int) -> range:
+        return range(self.w.node_outputs[node], self.w.node_outputs[node + 1])
+
+    def copies(self, node: int) -> range:
+        return range(int(self.w.node_copies[node]))
+
+    def stateful(self, node: int) -> list[int]:
+        return [port for port in self.ports(node) if self.w.size[port] > 0]
+
+    def at(self, port: int, what: str) -> str:
+        node = int(self.w.port_node[port])
+        return f"{self.names[node]}.{what}{port - self.w.node_ports[node]}"
+
+    def out(self, node: int, output: int, what: str) -> str:
+        return f"{self.names[node]}.{what}{output - self.w.node_outputs[node]}"
+
+    def alive(self, node: int) -> str:
+        return "(" + " or ".join(f"{self.names[node]}.alive{copy} == 1" for copy in self.copies(node)) + ")"
+
+    def ill(self, node: int, copy: int) -> str:
+        bad = [
+            f"{self.at(port, f'unstable{copy}_')} > 0 or {self.at(port, 'losing')} > 0"
+            for port in self.stateful(node)
+        ]
+        return f"({' or '.join(bad)})" if bad else "False"
+
+    def filling(self, node: int, copy: int) -> str:
+        bad = [f"{self.at(port, f'filling{copy}_')} > 0" for port in self.stateful(node)]
+        return f"({' or '.join(bad)})" if bad else "False"
+
+    def any_copy(self, node: int, condition: list[str]) -> str:
+        each = [f"({self.names[node]}.alive{copy} == 1 and {condition[copy]})" for copy in self.copies(node)]
+        return f"({' or '.join(each)})"
+
+    def is_up(self) -> str:
+        operators: dict[int, list[str]] = {}
+        for node in range(len(self.names)):
+            good = [
+                f"not {self.ill(node, copy)} and not {self.filling(node, copy)}" for copy in self.copies(node)
+            ]
+            operators.setdefault(int(self.w.node_operator[node]), []).append(self.any_copy(node, good))
+        return "1 if " + " and ".join(f"({' or '.join(each)})" for each in operators.values()) + " else 0"
+
+    def deliver(self, port: int, kind: str, count: int) -> str:
+        node = int(self.w.port_node[port])
+        put = f"{self.at(port, kind)} += {count}"
+        return put if self.w.node_kept[node] else f"if {self.alive(node)}:\n  {put}\nelse:\n  lost += {count}"
+
+    def hurt_by_taint(self, port: int) -> int:
+        return int(min(self.w.alpha_tainted[port], self.w.gamma[port]) * self.w.size[port])
+
+    def need(self, port: int, lost: str) -> str:
+        size = float(self.w.size[port])
+        alpha, beta, gamma = (float(a[port]) for a in (self.w.alpha, self.w.beta, self.w.gamma))
+        return f"floor(min({alpha * size!r} + {beta!r} * {lost}, {gamma * size!r}))"
