@@ -55,7 +55,9 @@ def test_code_is_renamed_with_what_it_names() -> None:
 def test_parts_without_shared_places_do_not_touch() -> None:
     left, right = queue(0.7, 1.0, 4), machines(2, 0.5, 1.0, 1)
     whole = join("whole", {"q": left, "m": right})
-    found = solve(whole, [Rate("jobs", "q.jobs", At(2)), Rate("down", "m.down"), Rate("both", "q.jobs * m.down")])
+    found = solve(
+        whole, [Rate("jobs", "q.jobs", At(2)), Rate("down", "m.down"), Rate("both", "q.jobs * m.down")]
+    )
     jobs = solve(left, [Rate("jobs", "jobs", At(2)), Rate("always", "jobs")])
     down = solve(right, [Rate("down", "down")])
     assert found["jobs"] == pytest.approx(jobs["jobs"], rel=1e-9)
@@ -93,7 +95,9 @@ def test_nets_of_nets_of_nets() -> None:
 
 def test_shared_places_must_be_there_and_agree() -> None:
     net = machines(1, 1, 1, 1)
-    with pytest.raises(UnknownNameError, match=r"'b\.sideways', which is not there\. There are: a\.up, a\.down"):
+    with pytest.raises(
+        UnknownNameError, match=r"'b\.sideways', which is not there\. There are: a\.up, a\.down"
+    ):
         join("w", {"a": net, "b": net}, shared={"x": ["a.up", "b.sideways"]})
     with pytest.raises(NetError, match="'up', begin with 1 and 2 tokens"):
         join("w", {"a": net, "b": machines(2, 1, 1, 1)}, shared={"up": ["a.up", "b.up"]})

@@ -87,9 +87,7 @@ def test_availability_of_one_machine(time: float) -> None:
     rates=st.lists(st.floats(0.05, 5.0), min_size=6, max_size=6),
     times=st.tuples(st.floats(0.0, 5.0), st.floats(0.1, 5.0)),
 )
-def test_transient_is_what_a_matrix_exponential_says(
-    rates: list[float], times: tuple[float, float]
-) -> None:
+def test_transient_is_what_a_matrix_exponential_says(rates: list[float], times: tuple[float, float]) -> None:
     activities = [
         Activity(f"go{i}{k}", time=Exponential(rates.pop()), takes={f"s{i}": 1}, puts={f"s{k}": 1})
         for i in range(3)
@@ -132,7 +130,10 @@ def test_instantaneous_activities_are_eliminated_with_their_impulses() -> None:
         [
             Activity("throw", time=Exponential(2), takes={"idle": 1}, puts={"toss": 1}),
             Activity(
-                "land", time=None, takes={"toss": 1}, cases=[Case(0.5, puts={"toss": 1}), Case(0.5, puts={"heads": 1})]
+                "land",
+                time=None,
+                takes={"toss": 1},
+                cases=[Case(0.5, puts={"toss": 1}), Case(0.5, puts={"heads": 1})],
             ),
             Activity("rest", time=Exponential(2), takes={"heads": 1}, puts={"idle": 1}),
         ],
@@ -153,7 +154,9 @@ def test_priorities_and_weights() -> None:
         [Place("new", 4), Place("a"), Place("b"), Place("c")],
         [way("a", 1, 1), way("b", 1, 3), way("c", 0, 100)],
     )
-    found = solve(net, [Rate("a", "a", At(0)), Rate("c", "c", At(0)), Impulse("all", {"a": 1, "b": 1}, Total(0, 1))])
+    found = solve(
+        net, [Rate("a", "a", At(0)), Rate("c", "c", At(0)), Impulse("all", {"a": 1, "b": 1}, Total(0, 1))]
+    )
     assert found["a"] == pytest.approx(1.0, **near)
     assert found["c"] == 0.0
     assert found["all"] == pytest.approx(4.0, **near)
@@ -169,5 +172,5 @@ def test_what_cannot_be_solved() -> None:
         solve(Net("ticking", places, [tick]), [Rate("n", "n")])
     there = Activity("there", time=None, takes={"a": 1}, puts={"b": 1})
     back = Activity("back", time=None, takes={"b": 1}, puts={"a": 1})
-    with pytest.raises(UnstableError, match="there -> back -> there|back -> there -> back"):
+    with pytest.raises(UnstableError, match=r"there -> back -> there|back -> there -> back"):
         solve(Net("swing", [Place("a", 1), Place("b")], [there, back]), [Rate("a", "a")])

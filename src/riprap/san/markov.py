@@ -180,7 +180,9 @@ def _stationary(rates: Any) -> Floats:
         given = int(np.argmax(found))
         others = np.flatnonzero(np.arange(count) != given)
         found = np.ones(count)
-        found[others] = splu(balance[others][:, others].tocsc()).solve(-balance[others][:, [given]].toarray().ravel())
+        found[others] = splu(balance[others][:, others].tocsc()).solve(
+            -balance[others][:, [given]].toarray().ravel()
+        )
         if found.max() < _LIKELY:
             break
     scaled: Floats = np.maximum(found, 0.0) / found.sum()
