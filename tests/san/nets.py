@@ -66,7 +66,9 @@ TIMES: tuple[Distribution, ...] = (
     Gamma("0.5 + p1", 1),
     Empirical([0.3, 0.9, 1.4]),
 )
-RATES = st.sampled_from(["0.5", "2", "k", "0.5 + p0", "k * p1", "1.5 if p0 > p1 else k", "p0 * p1"])
+RATES = st.sampled_from(
+    ["0.5", "2", "k", "0.5 + p0", "k * p1", "1.5 if p0 > p1 else k", "p0 * p1", "1 + (p0 > 1)"]
+)
 PLACES = 3
 places = st.sampled_from([f"p{i}" for i in range(PLACES)])
 conditions = st.sampled_from(["p0 < 2", "p1 > 0 or p2 == 0", "not p2 > p0", "0 < p0 + p1 <= 4"])
@@ -77,6 +79,7 @@ functions = st.sampled_from(
         "if p0 > 1: p1 = 0\nelif p2 > 0: p2 -= 1\nelse: p0 = 3",
         "p2 = abs(p0 - p1) % 4",
         "p1 = 1 if p0 == p2 else k * 2",
+        "p2 = p0 > p1; p0 = max(p1 == 2, p0 - 1)",
     ]
 )
 

@@ -286,8 +286,8 @@ def replicate(r, until, w, n):  # type: ignore[no-untyped-def]
         completions += 1
         at_once += 1
         if at_once > AT_ONCE:
-            e[4 + at_once % RECENT] = j
-            if at_once > AT_ONCE + RECENT:
+            e[3 + at_once - AT_ONCE] = j
+            if at_once == AT_ONCE + RECENT:
                 e[0] = UNSTABLE
         if stamp[j] != stables:
             stamp[j] = stables
