@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from riprap.apps.market import generate
-from riprap.bench import BENCHMARKS, bargain, faults, operators
+from riprap.bench import BENCHMARKS, bargain, faults, operators, san
 from riprap.bench.answers import difference, first_of
 from riprap.bench.baselines import run_bare
 from riprap.bench.feed import make_feed
@@ -42,6 +42,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "adapters": "adapters",
         "checkpoint": "checkpoint",
         "faults": "faults",
+        "san": "san",
         "wafer": "wafer",
     }
 
@@ -207,3 +208,14 @@ def test_trials_cost_what_they_replay(tmp_path: Path) -> None:
     # Keys that do not come back to what they were are carried on, and there are more of them to come.
     assert long["replayed"] < long["events"] / 2
     assert "a trial" in faults.table({"lengths": [short, long], "about": about()})
+
+
+def test_a_net_is_simulated_as_theory_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [san.measure(2, constant, 400.0, 1) for constant in (False, True)]
+
+    assert [row["expected"] for row in rows] == pytest.approx([1.5, 1.05])
+    assert [row["activities"] for row in rows] == [7, 7]
+    assert "by theory" in san.table({"rows": rows, "about": about()})
+    monkeypatch.setattr(san, "expected", lambda constant: 3.0)
+    with pytest.raises(RunError, match="the first queue of 2 is"):
+        san.measure(2, False, 400.0, 1)

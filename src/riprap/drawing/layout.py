@@ -91,13 +91,18 @@ class Layout:
 def lay_out(graph: Graph) -> Layout:
     """Put the operators of a graph in layers and order them so that few lines cross."""
     depth = graph.fold(lambda _, inputs: 1 + max(inputs, default=-1))
+    return arrange(depth, {operator.name: [o.name for o in graph.before(operator)] for operator in graph})
+
+
+def arrange(depth: Mapping[str, int], feeders: Mapping[str, Sequence[str]]) -> Layout:
+    """Put names that each have a layer, and are fed by others of earlier layers, in an order with few crossings."""
     edges = []
-    for operator in graph:
-        for feeder in dict.fromkeys(o.name for o in graph.before(operator)):
-            passed = range(depth[feeder] + 1, depth[operator.name])
+    for name, near in feeders.items():
+        for feeder in dict.fromkeys(near):
+            passed = range(depth[feeder] + 1, depth[name])
             path = (Slot(feeder, depth[feeder]), *(Slot(feeder, layer, passing=True) for layer in passed))
-            edges.append(Edge((*path, Slot(operator.name, depth[operator.name]))))
-    slots = [Slot(operator.name, depth[operator.name]) for operator in graph]
+            edges.append(Edge((*path, Slot(name, depth[name]))))
+    slots = [Slot(name, depth[name]) for name in feeders]
     slots += dict.fromkeys(slot for edge in edges for slot in edge.path if slot.passing)
     links = list(dict.fromkeys(link for edge in edges for link in pairwise(edge.path)))
     before = {slot: [a for a, b in links if b == slot] for slot in slots}

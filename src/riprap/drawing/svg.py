@@ -20,12 +20,12 @@ _COLOURS = {
     "Sink": ("#dcfce7", "#16a34a"),
 }
 _PLAIN = ("#f5f5f4", "#78716c")
-_INK, _FAINT_INK, _OUTSIDE = "#1f2937", "#4b5563", "#828d9e"
-_FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
+INK, FAINT_INK, OUTSIDE = "#1f2937", "#4b5563", "#828d9e"
+FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 _LEGEND_WIDTH = 5.9  # of a character, generous: fonts differ
-_MARGIN = 16.0
-_ARROW = 8.0
+MARGIN = 16.0
+ARROW = 8.0
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -38,28 +38,30 @@ def draw_svg(graph: Graph, *, title: str | None = None) -> str:
     if any(operator.stateful for operator in graph):
         legend.append(("keeps state", True))
     legend_width = sum(_legend_step(label) for label, _ in legend) - 14
-    width = max(scene.width, legend_width, len(title or "") * 8.5) + 2 * _MARGIN
-    height = heading + scene.height + 2 * _MARGIN + 24
+    width = max(scene.width, legend_width, len(title or "") * 8.5) + 2 * MARGIN
+    height = heading + scene.height + 2 * MARGIN + 24
     root = xml.Element(
         "svg",
         {
             "xmlns": "http://www.w3.org/2000/svg",
-            "width": _n(width),
-            "height": _n(height),
-            "viewBox": f"0 0 {_n(width)} {_n(height)}",
+            "width": decimal(width),
+            "height": decimal(height),
+            "viewBox": f"0 0 {decimal(width)} {decimal(height)}",
             "role": "img",
-            "font-family": _FONT,
+            "font-family": FONT,
         },
     )
-    xml.SubElement(root, "title").text = _clean(title or graph.name)
+    xml.SubElement(root, "title").text = clean(title or graph.name)
     if title:
-        _text(root, _MARGIN, _MARGIN + 12, title, size=15, fill=_OUTSIDE, weight="600")
-    body = xml.SubElement(root, "g", {"transform": f"translate({_n(_MARGIN)} {_n(_MARGIN + heading)})"})
+        add_text(root, MARGIN, MARGIN + 12, title, size=15, fill=OUTSIDE, weight="600")
+    body = xml.SubElement(
+        root, "g", {"transform": f"translate({decimal(MARGIN)} {decimal(MARGIN + heading)})"}
+    )
     for curve in scene.curves:
         _draw_curve(body, curve)
     for box in scene.boxes:
         _draw_box(body, box)
-    _draw_legend(root, legend, height - _MARGIN - 10)
+    _draw_legend(root, legend, height - MARGIN - 10)
     return xml.tostring(root, encoding="unicode")
 
 
@@ -67,7 +69,7 @@ def _draw_box(parent: xml.Element, box: Box) -> None:
     operator = box.operator
     group = xml.SubElement(parent, "g", {"class": "operator", "data-name": operator.name})
     about = f"{operator.kind} {operator.name}"
-    xml.SubElement(group, "title").text = _clean(
+    xml.SubElement(group, "title").text = clean(
         f"{about}: {operator.summary()}" if operator.summary() else about
     )
     _draw_rectangle(group, box.x, box.y, box.width, box.height, operator.kind, doubled=operator.stateful)
@@ -75,7 +77,7 @@ def _draw_box(parent: xml.Element, box: Box) -> None:
     detail = detail_of(operator)
     window = window_label(operator)
     name_at = box.y + (20 if detail else box.height / 2 + 5)
-    _text(
+    add_text(
         group,
         middle,
         name_at,
@@ -85,10 +87,10 @@ def _draw_box(parent: xml.Element, box: Box) -> None:
         anchor="middle",
     )
     if detail:
-        _text(group, middle, box.y + 35, detail, size=10.5, fill=_FAINT_INK, anchor="middle")
+        add_text(group, middle, box.y + 35, detail, size=10.5, fill=FAINT_INK, anchor="middle")
     if window:
         label = shorten(window, DETAIL_LIMIT)
-        _text(group, middle, box.y + 51, label, size=10.5, fill=_FAINT_INK, weight="600", anchor="middle")
+        add_text(group, middle, box.y + 51, label, size=10.5, fill=FAINT_INK, weight="600", anchor="middle")
 
 
 def _draw_rectangle(
@@ -101,11 +103,11 @@ def _draw_rectangle(
             parent,
             "rect",
             {
-                "x": _n(x + inset),
-                "y": _n(y + inset),
-                "width": _n(width - 2 * inset),
-                "height": _n(height - 2 * inset),
-                "rx": _n(min(8.0, height / 3) - inset / 2),
+                "x": decimal(x + inset),
+                "y": decimal(y + inset),
+                "width": decimal(width - 2 * inset),
+                "height": decimal(height - 2 * inset),
+                "rx": decimal(min(8.0, height / 3) - inset / 2),
                 "fill": fill,
                 "stroke": border,
                 "stroke-width": "1.3",
@@ -115,26 +117,26 @@ def _draw_rectangle(
 
 def _draw_curve(parent: xml.Element, curve: Curve) -> None:
     *_, (tip, level) = curve.points
-    points = [*curve.points[:-1], (tip - _ARROW + 1, level)]
-    path = f"M{_n(points[0][0])} {_n(points[0][1])}"
+    points = [*curve.points[:-1], (tip - ARROW + 1, level)]
+    path = f"M{decimal(points[0][0])} {decimal(points[0][1])}"
     for place, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
         if place % 2 or y == to_y:
-            path += f"L{_n(to_x)} {_n(to_y)}"
+            path += f"L{decimal(to_x)} {decimal(to_y)}"
         else:
             bend = (x + to_x) / 2
-            path += f"C{_n(bend)} {_n(y)} {_n(bend)} {_n(to_y)} {_n(to_x)} {_n(to_y)}"
+            path += f"C{decimal(bend)} {decimal(y)} {decimal(bend)} {decimal(to_y)} {decimal(to_x)} {decimal(to_y)}"
     group = xml.SubElement(parent, "g", {"class": "edge", "data-from": curve.source, "data-to": curve.target})
-    xml.SubElement(group, "path", {"d": path, "fill": "none", "stroke": _OUTSIDE, "stroke-width": "1.6"})
-    head = f"M{_n(tip)} {_n(level)}l{_n(-_ARROW)} -4v8z"
-    xml.SubElement(group, "path", {"d": head, "fill": _OUTSIDE})
+    xml.SubElement(group, "path", {"d": path, "fill": "none", "stroke": OUTSIDE, "stroke-width": "1.6"})
+    head = f"M{decimal(tip)} {decimal(level)}l{decimal(-ARROW)} -4v8z"
+    xml.SubElement(group, "path", {"d": head, "fill": OUTSIDE})
 
 
 def _draw_legend(parent: xml.Element, entries: list[tuple[str, bool]], y: float) -> None:
     parent = xml.SubElement(parent, "g", {"class": "legend"})
-    x = _MARGIN
+    x = MARGIN
     for label, doubled in entries:
         _draw_rectangle(parent, x, y, 16, 11, label, doubled=doubled)
-        _text(parent, x + 22, y + 9.5, label, size=10.5, fill=_OUTSIDE)
+        add_text(parent, x + 22, y + 9.5, label, size=10.5, fill=OUTSIDE)
         x += _legend_step(label)
 
 
@@ -146,25 +148,27 @@ def _colours(kind: str) -> tuple[str, str]:
     return _COLOURS.get(kind, _PLAIN)
 
 
-def _text(
+def add_text(
     parent: xml.Element,
     x: float,
     y: float,
     text: str,
     *,
     size: float,
-    fill: str = _INK,
+    fill: str = INK,
     weight: str = "400",
     anchor: str = "start",
 ) -> None:
-    style = {"font-size": _n(size), "fill": fill, "font-weight": weight, "text-anchor": anchor}
-    xml.SubElement(parent, "text", {"x": _n(x), "y": _n(y), **style}).text = _clean(text)
+    """Write a line of text."""
+    style = {"font-size": decimal(size), "fill": fill, "font-weight": weight, "text-anchor": anchor}
+    xml.SubElement(parent, "text", {"x": decimal(x), "y": decimal(y), **style}).text = clean(text)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Replace the control characters that XML has no way to write."""
     return _NOT_XML.sub("\ufffd", text)
 
 
-def _n(value: float) -> str:
+def decimal(value: float) -> str:
+    """Write a coordinate."""
     return f"{round(value, 1):g}"

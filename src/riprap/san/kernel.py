@@ -73,7 +73,7 @@ def choose_case(j, m, p, s, e, n):  # type: ignore[no-untyped-def]
         total += x
     if chosen < 0 or not abs(total - 1.0) <= SUM_WITHIN:
         e[0] = BAD_CHANCE
-        chosen = n.cases_at[j]
+        chosen = -1
     return chosen
 
 
@@ -92,6 +92,8 @@ def complete(j, now, r, m, p, s, e, n, spans, out):  # type: ignore[no-untyped-d
     c = n.cases_at[j]
     if n.cases_at[j + 1] - c > 1:
         c = choose_case(j, m, p, s, e, n)
+    if e[0] != 0:
+        return  # in the marking that the error is about
     for q in range(n.puts_at[c], n.puts_at[c + 1]):
         m[n.puts[q, 0]] += n.puts[q, 1]
     if n.flags[j] & PUTS_BY_CODE:
@@ -284,8 +286,8 @@ def replicate(r, until, w, n):  # type: ignore[no-untyped-def]
         completions += 1
         at_once += 1
         if at_once > AT_ONCE:
-            e[4 + at_once % RECENT] = j
-            if at_once > AT_ONCE + RECENT:
+            e[3 + at_once - AT_ONCE] = j
+            if at_once == AT_ONCE + RECENT:
                 e[0] = UNSTABLE
         if stamp[j] != stables:
             stamp[j] = stables

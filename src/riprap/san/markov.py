@@ -26,6 +26,8 @@ from riprap.san.workspace import Floats
 
 _LOST = 1e-17  # of the probability, on either side of the Poisson weights
 _DRIFT = 1e-14  # how far the rest of a series may still move
+_GUESSES = 500  # steps towards the steady state, to find a state that is likely in it
+_LIKELY = 1e3  # times as likely as that may others be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +169,21 @@ def _stationary(rates: Any) -> Floats:
         return np.ones(1)
     outflow = np.asarray(rates.sum(axis=1)).ravel()
     balance = (rates - sparse.diags_array(outflow)).T.tocsr()
-    # The first state is given the weight 1, the others balance; then all are scaled.
-    others = balance[1:][:, 1:].tocsc()
-    found = np.ones(count)
-    found[1:] = splu(others).solve(-balance[1:][:, [0]].toarray().ravel())
-    scaled: Floats = found / found.sum()
+    step: Any = rates.T.tocsr() / (1.1 * outflow.max())
+    stay = 1.0 - outflow / (1.1 * outflow.max())
+    found = np.full(count, 1.0 / count)
+    for _ in range(_GUESSES):
+        found = step @ found + stay * found
+    # One state is given the weight 1, and the others balance. It has to be a likely one: the weights of others may be
+    # larger by any factor, and with it the error.
+    for _ in range(3):
+        given = int(np.argmax(found))
+        others = np.flatnonzero(np.arange(count) != given)
+        found = np.ones(count)
+        found[others] = splu(balance[others][:, others].tocsc()).solve(
+            -balance[others][:, [given]].toarray().ravel()
+        )
+        if found.max() < _LIKELY:
+            break
+    scaled: Floats = np.maximum(found, 0.0) / found.sum()
     return scaled

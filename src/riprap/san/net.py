@@ -7,7 +7,7 @@ Making one runs nothing and checks what can be known beforehand. The semantics a
   enabled. It is aborted in a stable marking that disables it. Where ``reactivate`` holds after another activity's
   completion, it draws anew.
 - On completion arcs take tokens and the functions of input gates run; then a case is chosen, by probabilities of the
-  marking as it is then; then arcs put tokens and the functions of output gates run, the activity's before the case's.
+  marking as it is then; then all arcs put tokens; then the functions of output gates run, the case's own last.
 - Enabled instantaneous activities then complete, one by one, until none is: the marking is stable. Those of the highest
   ``priority`` come first, and among them one is chosen at random by ``weight``.
 - Of timed activities that complete at the same time the one listed first comes first.

@@ -19,25 +19,26 @@ Names = Mapping[str, tuple[str, Kind]]  # what a name is in the text, and of whi
 _FUNCTIONS = {name: f"math.{name}" for name in ("floor", "ceil", "exp", "log", "sqrt")}
 
 
-def render(node: ast.expr, names: Names) -> str:
-    """Return the Python of an expression.
+def render_condition(node: ast.expr, names: Names) -> str:
+    """Return the Python of an expression that is true or false.
 
-    >>> render(expression("n > 2 and k"), {"n": ("m[0]", "int"), "k": ("p[0]", "float")})
+    >>> render_condition(expression("n > 2 and k"), {"n": ("m[0]", "int"), "k": ("p[0]", "float")})
     '((m[0] > 2) and (p[0] != 0))'
     """
-    return _render(node, names)[0]
-
-
-def render_condition(node: ast.expr, names: Names) -> str:
-    """Return the Python of an expression that is true or false."""
     text, kind = _render(node, names)
     return text if kind == "bool" else f"({text} != 0)"
 
 
 def render_float(node: ast.expr, names: Names) -> str:
     """Return the Python of an expression that is a float."""
-    text, kind = _render(node, names)
+    text, kind = _number(node, names)
     return text if kind == "float" else f"float({text})"
+
+
+def _number(node: ast.expr, names: Names) -> tuple[str, Kind]:
+    """Render what is to be reckoned with: Numba does not always take a condition for a number."""
+    text, kind = _render(node, names)
+    return (f"(1 if {text} else 0)", "int") if kind == "bool" else (text, kind)
 
 
 def _render(node: ast.expr, names: Names) -> tuple[str, Kind]:
@@ -48,7 +49,7 @@ def _render(node: ast.expr, names: Names) -> tuple[str, Kind]:
         case ast.Name() | ast.Attribute():
             return names[dotted(node)]
         case ast.BinOp(left=left, op=op, right=right):
-            (a, one), (b, other) = _render(left, names), _render(right, names)
+            (a, one), (b, other) = _number(left, names), _number(right, names)
             if isinstance(op, ast.Pow):
                 return f"(float({a}) ** {b})", "float"
             whole = "float" not in (one, other) and not isinstance(op, ast.Div)
@@ -66,15 +67,15 @@ def _render(node: ast.expr, names: Names) -> tuple[str, Kind]:
             return f"({word.join(render_condition(v, names) for v in values)})", "bool"
         case ast.Compare(left=left, ops=ops, comparators=others):
             parts = "".join(
-                f" {COMPARE[type(o)]} {render(v, names)}" for o, v in zip(ops, others, strict=True)
+                f" {COMPARE[type(o)]} {_number(v, names)[0]}" for o, v in zip(ops, others, strict=True)
             )
-            return f"({render(left, names)}{parts})", "bool"
+            return f"({_number(left, names)[0]}{parts})", "bool"
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            (a, one), (b, other) = _render(body, names), _render(orelse, names)
-            kind = one if one == other else "float" if "float" in (one, other) else "int"
+            (a, one), (b, other) = _number(body, names), _number(orelse, names)
+            kind = "float" if "float" in (one, other) else "int"
             return f"({a} if {render_condition(test, names)} else {b})", kind
         case ast.Call(func=ast.Name(id=name), args=args):
-            texts, kinds = zip(*(_render(a, names) for a in args), strict=True)
+            texts, kinds = zip(*(_number(a, names) for a in args), strict=True)
             kind = "float" if "float" in kinds or name in ("exp", "log", "sqrt") else "int"
             kind = "int" if name in ("floor", "ceil") else kind
             return f"{_FUNCTIONS.get(name, name)}({', '.join(texts)})", kind
@@ -111,7 +112,7 @@ def _statement(node: ast.stmt, names: Names) -> Iterator[str]:
 
 def _assignment(target: ast.expr, value: ast.expr, names: Names) -> str:
     place = names[dotted(target)][0]
-    text, kind = _render(value, names)
+    text, kind = _number(value, names)
     return f"{place} = {text if kind == 'int' else f'whole({text}, {place[2:-1]}, e)'}"
 
 

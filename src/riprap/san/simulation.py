@@ -52,7 +52,7 @@ def compile_net(net: Net, rewards: Iterable[Reward], until: float | None = None)
         start, end = span(reward.when, until)
         if end > until or (isinstance(reward.when, Steady) and start >= until):
             raise NetError(
-                f"net '{net.name}', reward '{reward.name}': lasts longer than the simulation, until {until:g}"
+                f"net '{net.name}', reward '{reward.name}': is not over when the simulation is, at {until:g}"
             )
     if not 0 <= until < math.inf:
         raise NetError(f"net '{net.name}': cannot be simulated until {until:g}")

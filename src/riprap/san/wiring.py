@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from riprap.san.code import expression, read_by, statements, written_by
 from riprap.san.distributions import Exponential
@@ -53,27 +54,27 @@ class Wiring:
                 yield activity.name, self.impulses[k - len(self.rates)]
 
 
-def wire(net: Net, rewards: Iterable[Reward] = ()) -> Wiring:
+@lru_cache(maxsize=16)
+def wire(net: Net, rewards: tuple[Reward, ...]) -> Wiring:
     """Number a net and find out what depends on what."""
-    rewards = tuple(rewards)
     rates = tuple(reward for reward in rewards if isinstance(reward, Rate))
     impulses = tuple(reward for reward in rewards if isinstance(reward, Impulse))
     timed = [activity for activity in net.activities if activity.timed]
     activities = (*timed, *(activity for activity in net.activities if not activity.timed))
     names: dict[str, tuple[str, Kind]] = {p.name: (f"m[{i}]", "int") for i, p in enumerate(net.places)}
     names |= {name: (f"p[{i}]", "float") for i, name in enumerate(net.parameters)}
-    reads = [_enabling_reads(activity) | _rate_reads(activity) for activity in activities]
-    values = [set(read_by(expression(str(rate.value)))) for rate in rates]
-    instantaneous = range(len(timed), len(activities))
     # These are looked at once in every stable marking, so only timed activities lead to them: one completed in each.
     reactive = {j for j, activity in enumerate(timed) if activity.reactivate is not None}
+    readers = _by_name(_enabling_reads(activity) | _rate_reads(activity) for activity in activities)
+    valued = _by_name(set(read_by(expression(str(rate.value)))) for rate in rates)
     looks, candidates, revalued = [], [], []
     for i, activity in enumerate(activities):
         written = _writes(activity)
-        touched = {j for j in range(len(timed)) if i == j or written & reads[j]} - reactive
-        looks.append(tuple(sorted(touched | reactive if activity.timed else touched)))
-        candidates.append(tuple(j for j in instantaneous if i == j or written & reads[j]))
-        revalued.append(tuple(k for k, read in enumerate(values) if written & read))
+        touched = {i}.union(*(readers.get(name, ()) for name in written))
+        seen = {j for j in touched if j < len(timed)} - reactive
+        looks.append(tuple(sorted(seen | reactive if activity.timed else seen)))
+        candidates.append(tuple(sorted(j for j in touched if j >= len(timed))))
+        revalued.append(tuple(sorted(set().union(*(valued.get(name, ()) for name in written)))))
     return Wiring(
         net,
         activities,
@@ -83,13 +84,22 @@ def wire(net: Net, rewards: Iterable[Reward] = ()) -> Wiring:
         names,
         {place.name: i for i, place in enumerate(net.places)},
         (*looks, tuple(range(len(timed)))),
-        (*candidates, tuple(instantaneous)),
+        (*candidates, tuple(range(len(timed), len(activities)))),
         (*revalued, tuple(range(len(rates)))),
         tuple(
             tuple(len(rates) + k for k, reward in enumerate(impulses) if activity.name in reward.values)
             for activity in activities
         ),
     )
+
+
+def _by_name(names: Iterable[set[str]]) -> dict[str, set[int]]:
+    """Return who is in which of the sets, by number."""
+    found: dict[str, set[int]] = {}
+    for number, each in enumerate(names):
+        for name in each:
+            found.setdefault(name, set()).add(number)
+    return found
 
 
 def _rate_reads(activity: Activity) -> set[str]:
