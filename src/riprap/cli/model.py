@@ -12,7 +12,8 @@ from rich.progress import TextColumn, TimeRemainingColumn
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, load_from, positive, positive_number
-from riprap.cli.screen import Screen, new_table
+from riprap.cli.run_folders import find_run
+from riprap.cli.screen import Screen, new_table, shown
 from riprap.graph.policies import seconds
 
 if TYPE_CHECKING:
@@ -88,13 +89,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--horizon", type=_list_of(_time), metavar="TIMES", help="to simulate (2h)")
     how.add_argument("--replications", type=positive, default=1000, metavar="N", help="(1000)")
     how.add_argument("--seed", type=int, default=1, help="(1)")
+    out = parser.add_argument_group("the result")
+    out.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures")
+    out.add_argument(
+        "--compare",
+        metavar="RUN",
+        help="put predictions beside a campaign's measurements: its folder, its application, or 'latest'",
+    )
+    out.add_argument(
+        "--campaigns",
+        type=Path,
+        default=Path("campaigns"),
+        metavar="DIR",
+        help="where campaigns are (campaigns)",
+    )
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Predict, and print what came out."""
+    graph, profile, published = _asked(arguments)
+    for assumed in profile.assumed:
+        screen.note(f"assumed: {assumed}")
+    if arguments.compare is not None:
+        return _compare(arguments, graph, profile, screen)
+    points = _predict(arguments, graph, profile, published, screen)
+    if arguments.html is not None:
+        from riprap.model.report import write_page
+
+        write_page(arguments.html, graph, profile, points)
+        screen.note(f"As a page: {shown(arguments.html)}")
+    if screen.json:
+        screen.print_json(as_json(graph.name, points))
+        return 0
+    print_points(points, screen)
+    return 0
+
+
+def _predict(
+    arguments: argparse.Namespace,
+    graph: rr.Graph,
+    profile: Profile,
+    published: BuiltInModel | None,
+    screen: Screen,
+) -> list[Point]:
     from riprap.model.sweep import predict_all
 
-    graph, profile, published = _asked(arguments)
     sweep = _sweep(arguments, graph, profile, published)
     columns = (
         TextColumn("[dim]{task.description}"),
@@ -104,7 +143,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     )
     with screen.bars(*columns) as bars:
         task = bars.add_task("starting", total=1.0)
-        points = predict_all(
+        return predict_all(
             graph,
             profile,
             sweep,
@@ -114,12 +153,48 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
                 task, description=f"{setting.technique} at {setting.rate:g}/s", completed=share
             ),
         )
-    for assumed in profile.assumed:
-        screen.note(f"assumed: {assumed}")
+
+
+def _compare(arguments: argparse.Namespace, graph: rr.Graph, profile: Profile, screen: Screen) -> int:
+    from riprap.faults.folder import CampaignFolder
+    from riprap.model.compare import compare
+
+    path = find_run(
+        arguments.compare, arguments.campaigns, kind="a campaign", sign="campaign.json", option="--campaigns"
+    )
+    with screen.waiting("Predicting what the campaign measured"):
+        made = compare(
+            graph, profile, CampaignFolder(path), replications=arguments.replications, seed=arguments.seed
+        )
+    if arguments.html is not None:
+        from riprap.model.report import write_comparison
+
+        write_comparison(arguments.html, made)
+        screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
-        screen.print_json(as_json(graph.name, points))
+        screen.print_json(made.to_json())
         return 0
-    print_points(points, screen)
+    screen.say(
+        f"One crash of {made.outage:g} s at {made.rate:g} tuples/s, over {made.horizon:,.0f} s; campaign {path}"
+    )
+    screen.say()
+    table = new_table("operator")
+    for heading in ("availability", "R, measured", "tainted tuples", "I, measured"):
+        table.add_column(heading, justify="right")
+    for each in made.operators:
+        table.add_row(
+            each.operator,
+            _shown(each.prediction.availability, 5),
+            "?" if each.R is None else str(each.R),
+            _shown(each.prediction.tainted_tuples, 0),
+            f"{each.I:.2f}",
+        )
+    screen.out.print(table)
+    for what, pairs in made.ranked_otherwise().items():
+        words = ", ".join(f"{one} and {other}" for one, other in pairs)
+        measured = "R" if what == "availability" else "I"
+        told = f"ranks {words} otherwise than {measured} does" if pairs else f"ranks all as {measured} does"
+        screen.say(f"{what.replace('_', ' ').capitalize()}: {told}.")
     return 0
 
 
