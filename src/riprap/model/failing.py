@@ -121,16 +121,15 @@ def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def is_up(w: Wiring, s: State, spreading: bool) -> bool:
-    """Say whether every operator has a copy that is alive, stable and untainted."""
-    good = np.zeros(w.operators, np.bool_)
+def are_up(w: Wiring, s: State) -> tuple[bool, bool]:
+    """Say whether every operator has a copy that is alive, stable and untainted; and if faults did not spread."""
+    s.good[:] = False
     for node in range(len(w.node_operator)):
+        operator = w.node_operator[node]
         for copy in range(w.node_copies[node]):
             if s.alive[node, copy]:
-                if spreading:
-                    ok = not (is_unstable(w, s, node, copy) or is_filling(w, s, node, copy))
-                else:
-                    ok = not s.own[node, copy]
-                if ok:
-                    good[w.node_operator[node]] = True
-    return bool(good.all())
+                if not (is_unstable(w, s, node, copy) or is_filling(w, s, node, copy)):
+                    s.good[operator, 0] = True
+                if not s.own[node, copy]:
+                    s.good[operator, 1] = True
+    return bool(s.good[:, 0].all()), bool(s.good[:, 1].all())

@@ -36,15 +36,14 @@ def _after_last(rng: Any, clean: int, tainted: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _emit(rng: Any, w: Wiring, port: int, count: int, share: Floats, out: Ints) -> None:
-    """Add to the outputs of a port's node what some tuples of the port make."""
+def _emit(rng: Any, count: int, shares: Floats, exclusive: bool, out: Ints) -> None:
+    """Add to the outputs of a node what some tuples of a port make."""
     if count == 0:
         return
-    node = w.port_node[port]
     left, chance = count, 1.0
-    for output in range(w.node_outputs[node], w.node_outputs[node + 1]):
-        each = share[port, output - w.node_outputs[node]]
-        if w.exclusive[port]:
+    for output in range(len(out)):
+        each = shares[output]
+        if exclusive:
             made = 0
             if each > 0.0 and left > 0:
                 made = left if each >= chance else rng.binomial(left, each / chance)
@@ -55,20 +54,33 @@ def _emit(rng: Any, w: Wiring, port: int, count: int, share: Floats, out: Ints) 
             out[output] += _passing(rng, count, each)
 
 
+# These two are asked many times a leap. They take few arrays, for all of a model take longer to hand over than to read.
 @numba.njit(cache=True, nogil=True)
-def is_unstable(w: Wiring, s: State, node: int, copy: int) -> bool:
-    """Say whether what a copy puts out is tainted whatever comes in."""
-    for port in range(w.node_ports[node], w.node_ports[node + 1]):
-        if w.size[port] > 0.0 and (s.unstable[port, copy] > 0.0 or s.losing[port] > 0.0):
+def _any_unstable(size: Floats, unstable: Floats, losing: Floats, first: int, last: int, copy: int) -> bool:
+    for port in range(first, last):
+        if size[port] > 0.0 and (unstable[port, copy] > 0.0 or losing[port] > 0.0):
             return True
     return False
 
 
 @numba.njit(cache=True, nogil=True)
+def _any_filling(filling: Floats, first: int, last: int, copy: int) -> bool:
+    for port in range(first, last):  # noqa: SIM110 - any() of a generator allocates
+        if filling[port, copy] > 0.0:
+            return True
+    return False
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def is_unstable(w: Wiring, s: State, node: int, copy: int) -> bool:
+    """Say whether what a copy puts out is tainted whatever comes in."""
+    return _any_unstable(w.size, s.unstable, s.losing, w.node_ports[node], w.node_ports[node + 1], copy)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
 def is_filling(w: Wiring, s: State, node: int, copy: int) -> bool:
     """Say whether a copy has not yet the state it needs to put out all it should."""
-    first, last = w.node_ports[node], w.node_ports[node + 1]
-    return bool(s.filling[first:last, copy].max() > 0.0)
+    return _any_filling(s.filling, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -89,7 +101,7 @@ def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int,
             s.own[node, copy] = False
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int) -> None:
     """Process tuples of one port of a node, which has a copy that is alive."""
     node = w.port_node[port]
@@ -114,9 +126,12 @@ def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int)
     if whole and not ill and tainted and w.size[port] > 0.0:
         # It is stable until the tainted tuple comes. Leaps end there, so this is about tuples of one moment.
         healthy, struck = 0, struck + healthy
+    first, last = w.node_outputs[node], w.node_outputs[node + 1]
     if whole:
-        _emit(rng, w, port, healthy, w.scratch if filling else w.clean, s.out)
-    _emit(rng, w, port, tainted + struck + (healthy if ill else 0), w.tainted, s.out_tainted)
+        shares = w.scratch[port] if filling else w.clean[port]
+        _emit(rng, healthy, shares, w.exclusive[port], s.out[first:last])
+    made_tainted = tainted + struck + (healthy if ill else 0)
+    _emit(rng, made_tainted, w.tainted[port], w.exclusive[port], s.out_tainted[first:last])
     if w.size[port] > 0.0:
         for copy in range(w.node_copies[node]):
             if s.alive[node, copy]:

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from riprap.model.arrays import Asked, Floats, State, Told, Wiring
-from riprap.model.failing import fail_over, is_up, look_again, mean_flows, recover, strike
+from riprap.model.failing import are_up, fail_over, look_again, mean_flows, recover, strike
 from riprap.model.leaping import cascade, must_step, safe_time
 
 
@@ -37,6 +37,7 @@ def _fresh(w: Wiring) -> State:
         np.zeros(w.sinks, np.int64),
         np.zeros(w.sinks, np.int64),
         np.zeros(1, np.int64),
+        np.zeros((w.operators, 2), np.bool_),
     )
     mean_flows(w, s.passes, s.active, s.working, s.nominal)
     return s
@@ -104,7 +105,7 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
             now = reach
             leaps += 1
             cascade(rng, w, s)
-            up_now, up_now_alone = is_up(w, s, True), is_up(w, s, False)
+            up_now, up_now_alone = are_up(w, s)
         up += (until - now) * up_now
         up_alone += (until - now) * up_now_alone
         s.lost[:] += s.losing * (until - since)
@@ -149,7 +150,7 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
             look_again(w, s)
             fail_over(w, s, now, failover_at)
             cascade(rng, w, s)
-        up_now, up_now_alone = is_up(w, s, True), is_up(w, s, False)
+        up_now, up_now_alone = are_up(w, s)
     return Told(up, up_alone, crashes, corruptions, s.lost_tuples[0], leaps, s.clean, s.tainted, series)
 
 
