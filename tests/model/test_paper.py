@@ -103,5 +103,6 @@ def test_corruption_under_full_replication_duplicates_output() -> None:
     assert slow.availability.high < fast.availability.low < rarer.availability.high
     assert slow.share.low > fast.share.high
     assert none.output.low < none.fault_free < none.output.high
-    assert slow.output.low > none.output.high, "tuples come out twice"
+    assert slow.output.mean > none.output.mean, "some tuples come out twice"
+    assert at(250.0, 1.52e-3).output.low > none.output.high, "with more faults beyond doubt"
     assert slow.lost.mean == 0
