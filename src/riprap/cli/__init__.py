@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from riprap.cli import bench, demo, explain, inject, kill, operators, report, run, state
+from riprap.cli import bench, demo, explain, fit, inject, kill, operators, profile, report, run, state
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
-from riprap.errors import GraphError, NotYetError, RiprapError
+from riprap.errors import GraphError, ModelError, NotYetError, RiprapError
 
 __all__ = ["main"]
 
@@ -30,6 +30,7 @@ examples:
   riprap kill latest PE                              crash a part of a run, and see it come back
   riprap state list latest                           the checkpoints of the newest run
   riprap inject bargain --quick                      which of its operators are critical, by injected faults
+  riprap profile bargain                             what each operator takes and keeps, for its model
   riprap explain bargain                             its graph and what the compiler makes of it
   riprap operators                                   what there is to build with
   riprap bench                                       the benchmarks there are
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _explain_failure(error: Exception, screen: Screen, *, debug: bool) -> int:
     if isinstance(error, RiprapError):
         screen.error(str(error))
-        return USAGE if isinstance(error, UsageError | GraphError | NotYetError) else FAILED
+        return USAGE if isinstance(error, UsageError | GraphError | ModelError | NotYetError) else FAILED
     hint = "" if debug else " (--debug shows where)"
     screen.error(f"{type(error).__name__}: {error}{hint}")
     return FAILED
@@ -94,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
         "state": state,
         "inject": inject,
         "report": report,
+        "profile": profile,
+        "fit": fit,
         "explain": explain,
         "operators": operators,
         "bench": bench,
