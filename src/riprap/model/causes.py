@@ -9,6 +9,8 @@ from riprap.graph.operators import Aggregate, Custom, Join, Operator, Sink, Sort
 from riprap.graph.windows import Every
 from riprap.model.profile import OperatorProfile
 
+KEPT = "state as it was kept at the end, which may be more than is in use, or still grow"
+UNFITTED = "alpha and beta are not measured; fit them with `riprap fit`"
 _MICROSECONDS = 1_000_000
 
 
@@ -54,6 +56,7 @@ def unmeasured(
             yield f"{join.name}: unmatched tuples are counted as if they came out as they came in"
     stateful = [name for name, each in operators.items() if each.stateful]
     if stateful:
-        yield f"{', '.join(stateful)}: state as it was kept at the end, which may be more than is in use, or still grow"
-        yield f"{', '.join(stateful)}: alpha and beta are not measured; fit them with `riprap fit`"
+        names = ", ".join(stateful)
+        yield f"{names}: {KEPT}"
+        yield f"{names}: {UNFITTED}"
     yield "alpha_tainted, shift and filling: as usual"

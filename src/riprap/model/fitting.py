@@ -18,6 +18,7 @@ from riprap.errors import ModelError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator, Source
 from riprap.graph.windows import Window
+from riprap.model.causes import KEPT, UNFITTED
 from riprap.model.factors import Floats, explained, fit_factors
 from riprap.model.outages import held_by_key, renewals
 from riprap.model.profile import OperatorProfile, Port, Profile
@@ -26,7 +27,6 @@ from riprap.model.watching import PortStream, stateful_ports, watch_ports, windo
 RATES = (250.0, 350.0, 450.0, 550.0)
 RECOVERIES = tuple(float(second) for second in range(1, 18))
 POINTS = 1000
-_ADVICE = "fit them with `riprap fit`"
 _MICROSECONDS = 1_000_000
 
 
@@ -71,7 +71,7 @@ def fit_graph(
     seed: int = 0,
 ) -> tuple[Fit, ...]:
     """Fit every stateful port of an application to the feed it reads; rates are those of all sources together."""
-    streams = watch_ports(graph)
+    streams = _streams(graph)
     return tuple(
         fit_port(
             operator,
@@ -85,6 +85,22 @@ def fit_graph(
         )
         for operator, port in stateful_ports(graph)
     )
+
+
+def _streams(graph: Graph) -> dict[tuple[str, int], PortStream]:
+    """Watch the stateful ports; where none has a window, and they cannot be watched, nothing has to be."""
+    try:
+        return watch_ports(graph)
+    except ModelError:
+        ports = stateful_ports(graph)
+        if any(_renews(window_of(*each)) for each in ports):
+            raise
+        none = PortStream(np.empty(0, np.int64), None, 0.0, 0.0)
+        return {(operator.name, port): none for operator, port in ports}
+
+
+def _renews(window: Window | None) -> bool:
+    return window is not None and (window.tuples is not None or window.time is not None)
 
 
 def fit_port(
@@ -216,7 +232,7 @@ def put_in(profile: Profile, fits: Sequence[Fit]) -> Profile:
             gamma=fit.gamma,
         )
         operators[fit.operator] = replace(known, ports=tuple(ports))
-    kept = [each for each in profile.assumed if not each.endswith(_ADVICE)]
+    kept = [each for each in profile.assumed if not each.endswith((KEPT, UNFITTED))]
     notes = [fit.note for fit in fits if fit.note]
     return replace(profile, operators=operators, assumed=tuple(dict.fromkeys((*kept, *notes))))
 
