@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,6 +203,18 @@ def test_an_empty_feed_is_refused() -> None:
 
     with pytest.raises(ModelError, match="the feed of 'empty' has no tuples"):
         fit_graph(app.graph())
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "profiles.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+
+    exec(example, {})
+
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "Aggregator",
+        "BargainIndex",
+    ]
 
 
 FIT = Fit(operator="Sums", port=0, how="tuples", state=30.0, alpha=0.2, beta=1.5, note="Sums: full")
