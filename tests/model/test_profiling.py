@@ -104,6 +104,17 @@ def test_rates_are_measured_or_given() -> None:
     assert not any(each.startswith("rates") for each in live.assumed)
 
 
+def test_a_source_that_is_paced_has_the_rate_it_says() -> None:
+    app = rr.Application("paced")
+    app.sink("Out", app.source("Rows", rr.rows([], SCHEMA, rate=70)), rr.memory())
+    one = {"Rows": (100, 100, 0.0), "Out": (100, 100, 0.0)}
+
+    profile = measure_profile(app.graph(), lines_of(one, one))
+
+    assert profile.rates == {"Rows": 70.0}
+    assert not any(each.startswith("rates") for each in profile.assumed)
+
+
 def test_two_sources_share_a_rate_as_they_share_the_tuples() -> None:
     app = rr.Application("two")
     rows, more = (app.source(name, rr.rows([], SCHEMA)) for name in ("Rows", "More"))

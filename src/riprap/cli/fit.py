@@ -61,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Fit, write the profile, and show what was found."""
-    from riprap.model.fitting import POINTS, RATES, RECOVERIES, blank_profile, fit_graph, put_in
+    from riprap.model.fitted_profile import blank_profile, put_in
+    from riprap.model.fitting import POINTS, RATES, RECOVERIES, fit_graph
 
     recoveries = _numbers("--recovery", arguments.recovery) or RECOVERIES
     named = arguments.rates != _PROFILES_OWN

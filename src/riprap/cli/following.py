@@ -36,6 +36,8 @@ _LINE_SECONDS = 2.0
 # Reading footers is cheap; reading thousands of them before anything happens is not.
 _MOST_FOOTERS = 500
 _INTERRUPTED = 130
+# To start takes longer than a batch: what is to run for a while does so from the first one on, if that comes by then.
+_FIRST_BATCH_SECONDS = 60.0
 
 
 def follow(
@@ -47,7 +49,7 @@ def follow(
     at_most: float | None = None,
     **options: Any,
 ) -> Summary:
-    """Run an application to its end, until Ctrl-C or for ``at_most`` so many seconds, and sum it up.
+    """Run an application to its end, until Ctrl-C or for ``at_most`` so many seconds of batches, and sum it up.
 
     ``options`` go to ``riprap.runtime.supervise``.
     """
@@ -107,16 +109,18 @@ def _watch(
     run: Supervised, screen: Screen, total: int | None, told: Notices, at_most: float | None
 ) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
-    most = math.inf if at_most is None else at_most
+    end = math.inf if at_most is None else at_most + _FIRST_BATCH_SECONDS
     with CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line, _pointing_to(run.folder):
         told.show()
         progress = run.progress()
-        while not (asked.to_stop or progress.seconds >= most or run.wait(timeout=_REFRESH_SECONDS)):
-            progress = run.progress()
+        while not (asked.to_stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
+            first, progress = not progress.batches, run.progress()
+            if first and progress.batches and at_most is not None:
+                end = progress.seconds + at_most
             line.show(progress)
             told.show()
         seconds = run.progress().seconds
-        if asked.to_stop or progress.seconds >= most:
+        if asked.to_stop or progress.seconds >= end:
             run.stop()
         told.show()
         return seconds, asked.to_stop

@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_measured(parser)
     group = parser.add_argument_group("what to measure")
-    group.add_argument("--seconds", type=positive_number, metavar="N", help="stop it after N seconds")
+    group.add_argument(
+        "--seconds", type=positive_number, metavar="N", help="stop it N seconds after its first batch"
+    )
     group.add_argument("--run", metavar="RUN", help="a run's folder, an application or 'latest': run nothing")
     group.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders are (runs)"

@@ -7,8 +7,8 @@ and input rates; then find the alpha and beta that fit best.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,12 +16,10 @@ import numpy.typing as npt
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator, Source
+from riprap.graph.operators import Custom, Operator
 from riprap.graph.windows import Window
-from riprap.model.causes import KEPT, UNFITTED
 from riprap.model.factors import Floats, explained, fit_factors
 from riprap.model.outages import held_by_key, renewals
-from riprap.model.profile import OperatorProfile, Port, Profile
 from riprap.model.watching import PortStream, stateful_ports, watch_ports, window_of
 
 RATES = (250.0, 350.0, 450.0, 550.0)
@@ -128,9 +126,14 @@ def fit_port(
         alpha=1.0,
         beta=0.0,
         share=stream.share,
-        note=f"{_at(operator, port)}: its state does not renew itself by tuples alone; taken for right again after "
-        "as many as it holds (gamma * state)",
+        note=_unrenewed(operator, port),
     )
+
+
+def _unrenewed(operator: Operator, port: int) -> str:
+    taken = "its state does not renew itself by tuples alone; taken for right again after as many as it holds"
+    one = ", where an object of a class counts as one: give the state by hand"
+    return f"{_at(operator, port)}: {taken} (gamma * state){one if isinstance(operator, Custom) else ''}"
 
 
 def _by_tuples(
@@ -211,45 +214,6 @@ def _within(times: npt.NDArray[np.int64], length: int) -> float:
     newest = np.maximum.accumulate(times)
     counts = np.arange(1, len(times) + 1) - np.searchsorted(newest, newest - length, "right")
     return float(counts[len(counts) // 2 :].mean()) if len(counts) else 0.0
-
-
-def put_in(profile: Profile, fits: Sequence[Fit]) -> Profile:
-    """Return a profile with the state and factors that were fitted, and what they assume."""
-    operators = dict(profile.operators)
-    for fit in fits:
-        known = operators.get(fit.operator, OperatorProfile())
-        if fit.port >= len(known.ports):
-            raise ModelError(
-                f"operator '{fit.operator}' has a port {fit.port}, and its profile has {len(known.ports)} ports: "
-                "describe each under 'ports', or measure them with `riprap profile`"
-            )
-        ports = list(known.ports)
-        ports[fit.port] = replace(
-            ports[fit.port],
-            state=fit.state or ports[fit.port].state,
-            alpha=fit.alpha,
-            beta=fit.beta,
-            gamma=fit.gamma,
-        )
-        operators[fit.operator] = replace(known, ports=tuple(ports))
-    kept = [each for each in profile.assumed if not each.endswith((KEPT, UNFITTED))]
-    notes = [fit.note for fit in fits if fit.note]
-    return replace(profile, operators=operators, assumed=tuple(dict.fromkeys((*kept, *notes))))
-
-
-def blank_profile(graph: Graph, rate: float) -> Profile:
-    """Return a profile in which nothing is measured."""
-    sources = [s.name for s in graph.of_kind(Source) if s.tick is None]
-    operators: Mapping[str, OperatorProfile] = {
-        o.name: OperatorProfile(ports=(Port(),) * max(1, len(o.ports)))
-        for o in graph
-        if not (isinstance(o, Source) and o.tick is not None)
-    }
-    return Profile(
-        rates={name: rate / len(sources) for name in sources},
-        operators=operators,
-        assumed=("rates, times and selectivities are not measured: run `riprap profile`",),
-    )
 
 
 def _points(

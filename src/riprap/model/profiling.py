@@ -128,20 +128,21 @@ class _Measuring:
         if rate is not None:
             total = sum(counts.values())
             return {name: _short(rate * count / total) for name, count in counts.items()}
-        if not live and not all(getattr(s.connector, "rate", None) for s in sources):
+        paced = {s.name: getattr(s.connector, "rate", None) for s in sources}
+        if not live and not all(paced.values()):
             self.assumed.append(
                 "rates: as fast as the run went. Give the rate at which tuples really come with --rate"
             )
-        return {name: _short(self._rate_of(name)) for name in counts}
+        return {name: _short(paced[name] or self._rate_of(name)) for name in counts}
 
     def _rate_of(self, source: str) -> float:
+        """Return the tuples a second from the end of the first batch on; of one alone, while it was computed."""
         own = [line for line in self.lines if source in line["operators"]]
-        if len(own) > 1 and own[-1]["time"] > own[0]["time"]:
-            came = sum(line["operators"][source]["in"] for line in own[1:])
-            if came:
-                return float(came / (own[-1]["time"] - own[0]["time"]))
-        spent = sum(line["seconds"]["compute"] for line in own)
-        return float(sum(line["operators"][source]["in"] for line in own) / spent)
+        came = [line["operators"][source]["in"] for line in own]
+        span = own[-1]["time"] - own[0]["time"]
+        if span > 0 and sum(came[1:]):
+            return float(sum(came[1:]) / span)
+        return float(sum(came) / sum(line["seconds"]["compute"] for line in own))
 
     def operator(self, operator: Operator, seconds: float) -> OperatorProfile:
         """Return the profile of an operator, in a stream that took so many seconds."""
