@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, State, Wiring
+from riprap.model.compiling import bare
 from riprap.model.leaping import is_filling, is_unstable
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Floats) -> None:
     """Work out the tuples a second that reach each port while only some nodes pass tuples on."""
     for port in range(len(flow)):
@@ -28,7 +28,7 @@ def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Flo
                         flow[w.link_port[link]] += share
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
     """Make a port unstable until it has had the tuples that make up for lost ones."""
     size = w.size[port]
@@ -36,7 +36,7 @@ def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
     s.unstable[port, copy] = max(s.unstable[port, copy], np.floor(need))
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def look_again(w: Wiring, s: State) -> None:
     """After something has failed or come back: see which tuples are lost now, and who has suffered from it."""
     nodes = len(w.node_operator)
@@ -63,7 +63,7 @@ def look_again(w: Wiring, s: State) -> None:
             s.lost[port] = 0.0
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
     """Bring a copy back, with the state that its protection has for it."""
     others = False
@@ -91,7 +91,7 @@ def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
         s.lost[port] = 0.0
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
     """Start, or call off, the failover of every group, as its replicas are."""
     for group in range(len(s.active)):
@@ -105,7 +105,7 @@ def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
             failover_at[group] = now + w.group_failover[group]
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
     """Corrupt silently: one tuple, or as likely the state where there is one."""
     if not s.alive[node, copy]:
@@ -121,7 +121,7 @@ def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
         s.struck[node, copy] += 1
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def are_up(w: Wiring, s: State) -> tuple[bool, bool]:
     """Say whether every operator has a copy that is alive, stable and untainted; and if faults did not spread."""
     for operator in range(w.operators):

@@ -4,21 +4,19 @@ Between two changes (a crash, a recovery, a failover, an operator that has stabi
 passes each operator with the same probability and comes out clean or tainted in the same way. So of n tuples a binomial
 number passes, and n is chosen so that nothing can change before the last of them. The result has the distribution that
 a simulation tuple by tuple would have if processing took no time.
-
-Nothing here allocates, so that Numba need not count references (``_nrt``), which takes most of the time otherwise.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from riprap.model.arrays import Floats, Ints, State, Wiring
+from riprap.model.compiling import bare, inlined
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def _passing(rng: Any, count: int, share: float) -> int:
     """Draw how many tuples come out for so many that come in: on average ``share`` for each."""
     if count == 0 or share == 0.0:
@@ -28,7 +26,7 @@ def _passing(rng: Any, count: int, share: float) -> int:
     return count * whole + (rng.binomial(count, rest) if rest > 0.0 else 0)
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def _after_last(rng: Any, clean: int, tainted: int) -> int:
     """Draw how many of the clean tuples come after the last tainted one, all orders being as likely."""
     after = 0
@@ -37,7 +35,7 @@ def _after_last(rng: Any, clean: int, tainted: int) -> int:
     return after
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def _emit(rng: Any, count: int, shares: Floats, exclusive: bool, out: Ints) -> None:
     """Add to the outputs of a node what some tuples of a port make."""
     if count == 0:
@@ -56,8 +54,8 @@ def _emit(rng: Any, count: int, shares: Floats, exclusive: bool, out: Ints) -> N
             out[output] += _passing(rng, count, each)
 
 
-# These two are asked many times a leap. They take few arrays, for all of a model take longer to hand over than to read.
-@numba.njit(cache=True, nogil=True, _nrt=False)
+# Asked many times a leap, these two take few arrays.
+@bare
 def _any_unstable(size: Floats, unstable: Floats, losing: Floats, first: int, last: int, copy: int) -> bool:
     for port in range(first, last):  # noqa: SIM110 - any() of a generator allocates
         if size[port] > 0.0 and (unstable[port, copy] > 0.0 or losing[port] > 0.0):
@@ -65,7 +63,7 @@ def _any_unstable(size: Floats, unstable: Floats, losing: Floats, first: int, la
     return False
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def _any_filling(filling: Floats, first: int, last: int, copy: int) -> bool:
     for port in range(first, last):  # noqa: SIM110 - any() of a generator allocates
         if filling[port, copy] > 0.0:
@@ -73,19 +71,19 @@ def _any_filling(filling: Floats, first: int, last: int, copy: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False, inline="always")
+@inlined
 def is_unstable(w: Wiring, s: State, node: int, copy: int) -> bool:
     """Say whether what a copy puts out is tainted whatever comes in."""
     return _any_unstable(w.size, s.unstable, s.losing, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False, inline="always")
+@inlined
 def is_filling(w: Wiring, s: State, node: int, copy: int) -> bool:
     """Say whether a copy has not yet the state it needs to put out all it should."""
     return _any_filling(s.filling, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int, tainted: int) -> None:
     """Let a port that keeps state take in tuples: clean ones heal it, a tainted one hurts it."""
     s.filling[port, copy] = max(0.0, s.filling[port, copy] - clean - tainted)
@@ -103,7 +101,7 @@ def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int,
             s.own[node, copy] = False
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False, inline="always")
+@inlined
 def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int) -> None:
     """Process tuples of one port of a node, which has a copy that is alive."""
     node = w.port_node[port]
@@ -140,7 +138,7 @@ def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int)
                 _count_down(rng, w, s, port, copy, clean, tainted)
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def cascade(rng: Any, w: Wiring, s: State) -> None:
     """Send the tuples at the ports through the graph, down to the sinks."""
     for node in range(len(w.node_operator)):
@@ -172,7 +170,7 @@ def cascade(rng: Any, w: Wiring, s: State) -> None:
                     s.came_tainted[w.link_port[link]] += tainted
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def must_step(w: Wiring, s: State) -> bool:
     """Say whether the next tuple may change something: a stable port that tainted tuples may reach, a struck node."""
     tainting = False
@@ -211,7 +209,7 @@ def must_step(w: Wiring, s: State) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@bare
 def safe_time(w: Wiring, s: State, now: float, until: float) -> float:
     """Return how far to leap so that no port that counts down can reach its end before."""
     for port in range(len(w.port_node)):

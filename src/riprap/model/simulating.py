@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from riprap.model.arrays import Asked, Floats, State, Told, Wiring
+from riprap.model.compiling import compiled
 from riprap.model.failing import are_up, fail_over, look_again, mean_flows, recover, strike
 from riprap.model.leaping import cascade, must_step, safe_time
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _fresh(w: Wiring) -> State:
     nodes, ports, groups = len(w.node_operator), len(w.port_node), len(w.group_failover)
     outputs = len(w.output_links) - 1
@@ -43,7 +43,7 @@ def _fresh(w: Wiring) -> State:
     return s
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
     """Run one replication."""
     s = _fresh(w)
@@ -154,7 +154,7 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
     return Told(up, up_alone, crashes, corruptions, s.lost_tuples[0], leaps, s.clean, s.tainted, series)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def rate_without_faults(w: Wiring) -> Floats:
     """Return the tuples a second that reach each sink while nothing fails."""
     s = _fresh(w)
