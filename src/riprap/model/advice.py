@@ -6,8 +6,9 @@ Two predictions differ only if their intervals do not meet, and by no less than 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 
 from riprap.model.figures import varied
 from riprap.model.measures import MEASURES, Measure
@@ -25,8 +26,11 @@ def advice(points: Sequence[Point]) -> list[str]:
     techniques = list(dict.fromkeys(p.setting.technique for p in points))
     lines = []
     if len(techniques) > 1:
-        base = min(techniques, key=lambda name: _price(groups[0][name].cost))
-        lines += [_against(base, name, groups) for name in techniques if name != base]
+        # Each against the next cheaper one: what is it that the step up buys?
+        costs = {p.setting.technique: p.prediction.cost for p in points}
+        for cheap, dear in pairwise(sorted(techniques, key=lambda name: _price(costs[name]))):
+            pairs = [(g[cheap], g[dear]) for g in groups if cheap in g and dear in g]
+            lines += [_against(cheap, dear, pairs)] if pairs else []
     elif len(points) == 1:
         lines += _alone(points[0])
     lines += _trends(points)
@@ -36,7 +40,7 @@ def advice(points: Sequence[Point]) -> list[str]:
         lines.append(
             "Compare protections: name several with <code>--technique</code>, such as none,checkpoint,replication."
         )
-    return lines  # fmt: skip
+    return lines
 
 
 def grouped(points: Sequence[Point]) -> list[Group]:
@@ -57,8 +61,7 @@ def below(one: Estimate, other: Estimate) -> bool:
     return one.high < other.low
 
 
-def _against(base: str, name: str, groups: Sequence[Group]) -> str:
-    pairs = [(g[base], g[name]) for g in groups if base in g and name in g]
+def _against(base: str, name: str, pairs: Sequence[tuple[Prediction, Prediction]]) -> str:
     said = [_tainted(pairs), _available(pairs)]
     theirs, mine = pairs[0][0].cost, pairs[0][1].cost
     more = mine.copies - theirs.copies
@@ -80,7 +83,9 @@ def _tainted(pairs: Sequence[tuple[Prediction, Prediction]]) -> str:
         return f"{halves}, by at least {_floor(1 - left)} ({_range([1 - m for m in means])} on average)"
     if len(more) == len(pairs):
         return "more tainted tuples"
-    return _mixed("fewer tainted tuples", len(fewer), "more", len(more), len(pairs), "tainted tuples")
+    return _mixed(
+        "tainted tuples", {"fewer tainted tuples": len(fewer), "more tainted tuples": len(more)}, len(pairs)
+    )
 
 
 def _available(pairs: Sequence[tuple[Prediction, Prediction]]) -> str:
@@ -92,21 +97,26 @@ def _available(pairs: Sequence[tuple[Prediction, Prediction]]) -> str:
     by = least if least == most else f"{least} to {most}"
     if len(pairs) in (higher, lower):
         return f"availability is {'higher' if higher else 'lower'} by {by} on average"
-    return _mixed("more available", higher, "less", lower, len(pairs), "availability")
+    return _mixed("availability", {"more available": higher, "less available": lower}, len(pairs))
 
 
-def _mixed(better: str, ups: int, worse: str, downs: int, of: int, what: str) -> str:
-    parts = [f"{better} in {ups} of {of} settings"] if ups else []
-    parts += [f"{worse if ups else better.replace('more', 'less').replace('fewer', 'more')} in {downs}" + (
-        "" if ups else f" of {of} settings")] if downs else []  # fmt: skip
+def _mixed(what: str, counted: Mapping[str, int], of: int) -> str:
+    """Say in how many settings which is true, such as "more available in 2 of 4 settings"."""
+    parts = [f"{words} in {count} of {of} settings" for words, count in counted.items() if count]
     if not parts:
         return f"{what} cannot be told apart" + (" in any setting" if of > 1 else "")
-    rest = of - ups - downs
+    rest = of - sum(counted.values())
     return ", ".join(parts) + (f", not to be told apart in {rest}" if rest else "")
 
 
 def _floor(share: float) -> str:
     return f"{math.floor(100 * share)} %"
+
+
+def _down(value: float) -> str:
+    """Write a positive number with two digits, and not as more than it is."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.floor(value / step + 1e-9) * step:.2g}"
 
 
 def _range(shares: Sequence[float]) -> str:
@@ -135,22 +145,19 @@ def _trends(points: Sequence[Point]) -> Iterator[str]:
     """Say what rises and falls along each axis, if it does so for every technique and other setting alike."""
     for axis in varied(points):
         values = sorted({axis.value(p.setting) for p in points})
-        ends: dict[tuple[object, ...], dict[float, Prediction]] = {}
+        lines: dict[tuple[object, ...], dict[float, Prediction]] = {}
         for point in points:
             others = tuple(a.value(point.setting) for a in AXES if a is not axis)
-            line = ends.setdefault((point.setting.technique, *others), {})
+            line = lines.setdefault((point.setting.technique, *others), {})
             line[axis.value(point.setting)] = point.prediction
-        said = [
-            f"{measure.name.lower()} {word}"
-            for measure in MEASURES
-            if (word := _trend(measure, [(line[values[0]], line[values[-1]]) for line in ends.values()]))
-        ]
-        if said:
-            listed = ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
+        ends = [(line[min(line)], line[max(line)]) for line in lines.values() if len(line) > 1]
+        moved = [(measure.name.lower(), _trend(measure, ends)) for measure in MEASURES]
+        said = [f"{name} {word}" for name, word in moved if word]
+        if said and ends:
+            listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
             everywhere = ", whatever the other settings" if len(ends) > 1 else ""
-            yield (
-                f"From {axis.name} {axis.words(values[0])} to {axis.words(values[-1])}: {listed}{everywhere}."
-            )
+            span = f"{axis.words(values[0])} to {axis.words(values[-1])}"
+            yield f"From {axis.name} {span}: {listed}{everywhere}."
 
 
 def _trend(measure: Measure, ends: Sequence[tuple[Prediction, Prediction]]) -> str:
@@ -166,7 +173,7 @@ def _spreading(made: Sequence[Prediction]) -> Iterator[str]:
         most = max(p.alone.low - p.availability.high for p in made)
         yield (
             "Do not reckon operator by operator: that faults spread to others makes availability lower, by at least "
-            f"{most:.1g} where it matters most."
+            f"{_down(most)} where it matters most."
         )
 
 

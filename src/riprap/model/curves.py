@@ -48,8 +48,8 @@ def output_figure(point: Point, measured: Sequence[tuple[float, float]] | None) 
 
     series = [line("predicted, clean", rates(0), 0), line("predicted, tainted", rates(1), 1)]
     if measured:
-        series.append({**line("measured", measured, 2), "thin": True})
-        note += f"; {sum(rate for _, rate in measured) / len(measured):,.4g} where it was measured"
+        series.append({**line("measured", measured, 7), "thin": True, "dash": 0})
+        note += f"; {sum(rate for _, rate in measured) / len(measured):,.4g} as measured"
     faults = setting.faults
     at = setting.horizon / 4 if faults.at is None else faults.at
     return {
@@ -71,7 +71,8 @@ def fit_figures(fits: Sequence[Fitted]) -> Iterator[Figure]:
             mine = sorted(point for point in fit.points if point[0] == rate)
 
             yield {
-                "title": f"{fit.operator}, port {fit.port}, at {rate:g} tuples a second",
+                "group": f"{fit.operator}, port {fit.port}",
+                "title": f"At {rate:,.6g} tuples a second",
                 "note": "tuples that make up for those lost in a crash",
                 "x": "recovery, seconds",
                 "y": "tuples to reprocess",

@@ -22,16 +22,18 @@ def sweep_figures(points: Sequence[Point]) -> Iterator[Figure]:
     """Make three figures against each thing that was varied (figures 5.12 to 5.14 of the dissertation)."""
     axes = varied(points)
     for axis in axes:
-        label, by = axis.scale([axis.value(p.setting) for p in points])
+        values = sorted({axis.value(p.setting) for p in points})
         for measure in MEASURES:
-            lines = list(_lines(points, axis, by, axes, measure))
+            lines = list(_lines(points, axis, axes, measure))
             apart = axis.rate and measure.most == 1.0
             if apart:
                 lines += [_alone(line) for line in lines]
             yield {
+                "group": f"Against {axis.name}",
                 "title": f"{measure.name} against {axis.name}",
                 "note": measure.note + ("; dashed and thin: if faults did not spread" if apart else ""),
-                "x": label,
+                "x": axis.label,
+                "ticks": [[value, axis.tick(value)] for value in values],
                 "y": measure.label,
                 "dodge": True,
                 **({} if measure.up else {"base": 0}),
@@ -39,9 +41,7 @@ def sweep_figures(points: Sequence[Point]) -> Iterator[Figure]:
             }
 
 
-def _lines(
-    points: Sequence[Point], axis: Axis, by: float, axes: Sequence[Axis], measure: Measure
-) -> Iterator[Figure]:
+def _lines(points: Sequence[Point], axis: Axis, axes: Sequence[Axis], measure: Measure) -> Iterator[Figure]:
     techniques = list(dict.fromkeys(p.setting.technique for p in points))
     others = [each for each in axes if each is not axis]
     settings = list(dict.fromkeys(tuple(each.value(p.setting) for each in others) for p in points))
@@ -62,27 +62,27 @@ def _lines(
                 "form": colour,
                 "dash": dash,
                 "hollow": dash % 2 == 1,
-                "points": [_point(p, axis, by, measure, name) for p in mine],
-                "alone": [_alone_point(p, axis, by, name) for p in mine],
+                "points": [_point(p, axis, measure, name) for p in mine],
+                "alone": [_alone_point(p, axis, name) for p in mine],
             }
 
 
-def _point(point: Point, axis: Axis, by: float, measure: Measure, name: str) -> Figure:
+def _point(point: Point, axis: Axis, measure: Measure, name: str) -> Figure:
     value, estimate = axis.value(point.setting), measure.of(point.prediction)
     scale = 100.0 if measure.percent else 1.0
     bounds = measure.bounds(estimate)
     return {
-        "x": value * by,
+        "x": value,
         "y": estimate.mean * scale,
         **({} if bounds is None else {"low": bounds[0] * scale, "high": bounds[1] * scale}),
         "tip": f"{name}; {axis.name} {axis.words(value)}: {measure.label} {measure.words(estimate)}",
     }
 
 
-def _alone_point(point: Point, axis: Axis, by: float, name: str) -> Figure:
+def _alone_point(point: Point, axis: Axis, name: str) -> Figure:
     value, alone = axis.value(point.setting), point.prediction.alone
     words = f"{axis.name} {axis.words(value)}: availability would be {shown(alone)} if faults did not spread"
-    return {"x": value * by, "y": alone.mean, "tip": f"{name}; {words}"}
+    return {"x": value, "y": alone.mean, "tip": f"{name}; {words}"}
 
 
 def _alone(line: Figure) -> Figure:

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 
 from riprap.drawing import draw_svg
@@ -143,13 +144,18 @@ def _marked(points: Sequence[Point]) -> str:
 
 
 def _holders(figures: Sequence[Figure], first: int) -> str:
-    """Write the places that the script draws figures into."""
-    shapes = [
-        f'<figure class="card{" wide" if each.get("wide") else ""}"><figcaption>{escape(each["title"])}'
-        f'<small>{escape(each["note"])}</small></figcaption><div id="figure-{number}"></div></figure>'
-        for number, each in enumerate(figures, first)
-    ]
-    return f'<div class="figures">{"".join(shapes)}</div>' if shapes else ""
+    """Write the places that the script draws figures into, those of a group together."""
+    made = []
+    numbered = enumerate(figures, first)
+    for group, mine in groupby(numbered, key=lambda pair: pair[1].get("group", "")):
+        shapes = [
+            f'<figure class="card{" wide" if each.get("wide") else ""}"><figcaption>{escape(each["title"])}'
+            f'<small>{escape(each["note"])}</small></figcaption><div id="figure-{number}"></div></figure>'
+            for number, each in mine
+        ]
+        heading = f"<h3>{escape(group)}</h3>" if group else ""
+        made.append(f'{heading}<div class="figures">{"".join(shapes)}</div>')
+    return "\n".join(made)
 
 
 def _heading(name: str, content: str) -> str:

@@ -31,7 +31,7 @@ def points_table(points: Sequence[Point]) -> str:
         rows.append(f'<tr{first} data-technique="{escape(point.setting.technique)}">{"".join(cells)}</tr>')
         before = key
     heads = ["technique", *(axis.name for axis in axes), *(m.name.lower() for m in MEASURES)]
-    heads += ["if faults did not spread", "lost tuples", "crashes", "copies", "checkpoints"]
+    heads += ["copies", "checkpoints", "available if faults did not spread", "lost tuples", "crashes"]
     return _table(heads, rows)
 
 
@@ -41,20 +41,27 @@ def _measured(
     for measure in MEASURES:
         best = _is_best(mine, rivals, measure)
         scale = _span([b for p in everyone for b in measure.bounds(measure.of(p)) or (measure.of(p).mean,)])
-        drawn = _interval(measure, measure.of(mine), scale)
-        yield _cell(f"{drawn}{escape(measure.words(measure.of(mine)))}", best)
-    yield _cell(escape(shown(mine.alone)), False)
-    yield _cell(escape(shown(mine.lost)), False)
-    yield _cell(escape(shown(mine.crashes)), False)
+        # A share is drawn where its tuples are.
+        drawn = "" if measure.percent else _interval(measure, measure.of(mine), scale)
+        yield _cell(drawn + _two_lines(measure.words(measure.of(mine))), best)
     yield _cell(f"+{mine.cost.copies}", _is_cheapest(mine, rivals, lambda p: p.cost.copies))
     written = escape(bytes_a_second(mine.cost.checkpoint_bytes))
     yield _cell(written, _is_cheapest(mine, rivals, lambda p: p.cost.checkpoint_bytes))
+    yield _cell(_two_lines(shown(mine.alone)), False)
+    yield _cell(_two_lines(shown(mine.lost)), False)
+    yield _cell(_two_lines(shown(mine.crashes)), False)
+
+
+def _two_lines(words: str) -> str:
+    mean, sign, half = words.partition(" ± ")
+    below = f'<span class="range">± {escape(half)}</span>' if sign else ""
+    return f'<span class="value">{escape(mean)}{below}</span>'
 
 
 def _cell(content: str, best: bool) -> str:
     if not best:
         return f"<td>{content}</td>"
-    return f'<td class="best" title="{_BEST}">{content}<span class="tick" aria-label="{_BEST}">✓</span></td>'
+    return f'<td class="best" title="{_BEST}"><span class="tick">✓</span>{content}</td>'
 
 
 def _is_best(mine: Prediction, rivals: Sequence[Prediction], measure: Measure) -> bool:
@@ -110,6 +117,7 @@ def tiles(point: Point) -> str:
     for name, words in values:
         mean, sign, half = words.partition(" ± ")
         small = f"<small>{escape(sign + half)}</small>" if sign else ""
+        mean += " %" if half.endswith(" %") else ""
         shapes.append(f'<div class="tile"><b>{escape(mean)}</b>{small}<span>{escape(name)}</span></div>')
     return f'<div class="tiles card">{"".join(shapes)}</div>'
 
@@ -133,7 +141,7 @@ def _predicted(mine: Compared, everyone: Sequence[Compared], measure: Measure) -
     all_of = [measure.of(each.prediction) for each in everyone]
     scale = _span([b for e in all_of for b in measure.bounds(e) or (e.mean,)])
     estimate = measure.of(mine.prediction)
-    return f"<td>{_interval(measure, estimate, scale)}{escape(measure.words(estimate))}</td>"
+    return f"<td>{_interval(measure, estimate, scale)}{_two_lines(measure.words(estimate))}</td>"
 
 
 def _bar(value: float | None, everyone: Sequence[float | None], name: str, digits: int) -> str:
@@ -143,7 +151,8 @@ def _bar(value: float | None, everyone: Sequence[float | None], name: str, digit
     words = number(value, digits)
     return (
         f'<td><svg class="bar" viewBox="0 0 {_WIDTH:g} 12" role="img" aria-label="{name} {words}">'
-        f'<rect x="0" y="1" width="{_WIDTH * value / most:.1f}" height="10"/></svg>{words}</td>'
+        f'<rect x="0" y="1" width="{_WIDTH * value / most:.1f}" height="10"/></svg>'
+        f'<span class="value">{words}</span></td>'
     )
 
 

@@ -10,7 +10,6 @@ from riprap.model.prediction import Estimate
 from riprap.model.sweep import Setting
 
 _UNITS = (("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86_400.0), ("years", 31_557_600.0))
-_PER = (("second", 1.0), ("hour", 3600.0), ("day", 86_400.0), ("year", 31_557_600.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +22,13 @@ class Axis:
     unit: str = ""
     rate: bool = False
 
-    def scale(self, values: list[float]) -> tuple[str, float]:
-        """Return the label of a scale for such values, and what to multiply them by."""
-        if not self.rate:
-            return f"{self.name}, {self.unit}", 1.0
-        unit, by = next((p for p in _PER if max(values) * p[1] >= 0.5), _PER[-1])
-        return f"{self.name} a{'n' if unit == 'hour' else ''} {unit}", by
+    @property
+    def label(self) -> str:
+        return f"{self.name}: one in" if self.rate else f"{self.name}, {self.unit}"
+
+    def tick(self, value: float) -> str:
+        """Write a value as a scale has it."""
+        return self.words(value).removeprefix("one in ") if self.rate else f"{value:,.6g}"
 
 
 def duration(seconds: float) -> str:
@@ -91,8 +91,8 @@ def number(value: float, digits: int | None = None) -> str:
 
 def bytes_a_second(value: float | None) -> str:
     """Write what checkpoints take; unknown where the profile does not say how large a tuple is."""
-    if value is None:
-        return "?"
+    if not value:
+        return "?" if value is None else "none"
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}/s"

@@ -23,9 +23,10 @@ const form = (s, x, y, size, parent) => make("path", {
 
 // series: {name, colour, points: [{x, y, low, high, tip}]} and, where wanted, fit: [[x, y], [x, y]], a straight line;
 // form, hollow: of its points; dash: of its line; thin; line and points_shown: false leaves them out; off: hidden
-// at first. base: a value the scale must reach. dodge: points at one x stand side by side.
-function chart(holder, { series, x, y, wide, zero, base, dodge, marks = [] }) {
-  const width = wide ? 1000 : 480, height = wide ? 300 : 280, right = 14, top = 12, bottom = 40;
+// at first. base: a value the scale must reach. dodge: points at one x stand side by side. ticks: [x, label] of each
+// place to name on the x axis.
+function chart(holder, { series, x, y, wide, zero, base, dodge, ticks, marks = [] }) {
+  const width = wide ? 1000 : 480, height = wide ? 300 : 280, right = 14, top = marks.length ? 26 : 12, bottom = 40;
   const off = new Set(series.filter((s) => s.off).map((s) => s.name));
   const canvas = make("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${y} by ${x}` });
   const draw = () => {
@@ -40,7 +41,7 @@ function chart(holder, { series, x, y, wide, zero, base, dodge, marks = [] }) {
     const room = (y1 - y0) * .06, aside = (x1 - x0) * (wide ? .01 : .04);
     if (y0 !== base) y0 -= room;
     y1 += room; x0 -= aside; x1 += aside;
-    const rows = steps(y0, y1, 5), names = labelled(rows), left = 30 + 6.2 * Math.max(3, ...names.map((n) => n.length));
+    const rows = steps(y0, y1, 6), names = labelled(rows), left = 30 + 6.2 * Math.max(3, ...names.map((n) => n.length));
     const at = (v) => left + (v - x0) / (x1 - x0) * (width - left - right);
     const up = (v) => height - bottom - (v - y0) / (y1 - y0) * (height - top - bottom);
     rows.forEach((v, n) => {
@@ -48,16 +49,20 @@ function chart(holder, { series, x, y, wide, zero, base, dodge, marks = [] }) {
       make("text", { x: left - 6, y: up(v) + 4, "text-anchor": "end" }, canvas, names[n]);
     });
     const columns = steps(x0, x1, wide ? 10 : 5), heads = labelled(columns);
-    columns.forEach((v, n) => {
+    let free = -Infinity;
+    for (const [v, head] of ticks ?? columns.map((v, n) => [v, heads[n]])) {
       make("line", { class: "axis", x1: at(v), x2: at(v), y1: height - bottom, y2: height - bottom + 4 }, canvas);
-      make("text", { x: at(v), y: height - bottom + 16, "text-anchor": "middle" }, canvas, heads[n]);
-    });
+      const half = 3.2 * head.length;
+      if (at(v) - half < free) continue;
+      make("text", { x: Math.min(at(v), width - half - 2), y: height - bottom + 16, "text-anchor": "middle" }, canvas, head);
+      free = at(v) + half + 4;
+    }
     make("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, canvas, x);
     make("text", { x: 12, y: (top + height - bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(top + height - bottom) / 2})` }, canvas, y);
     if (zero !== undefined) make("line", { class: "zero", x1: left, x2: width - right, y1: up(zero), y2: up(zero) }, canvas);
     for (const mark of marks.filter((m) => m.x >= x0 && m.x <= x1)) {
       make("line", { class: "mark", x1: at(mark.x), x2: at(mark.x), y1: top, y2: height - bottom }, canvas);
-      make("text", { x: at(mark.x) + 4, y: top + 10 }, canvas, mark.name);
+      make("text", { x: at(mark.x) + (at(mark.x) > width / 2 ? 2 : -2), y: top - 8, "text-anchor": at(mark.x) > width / 2 ? "end" : "start" }, canvas, mark.name);
     }
     shown.forEach((s, number) => {
       const shift = dodge ? (number - (shown.length - 1) / 2) * Math.min(4, 24 / shown.length) : 0, across = (v) => at(v) + shift;
