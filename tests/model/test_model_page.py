@@ -108,6 +108,17 @@ def test_lines_are_drawn_against_whatever_was_varied(tmp_path: Path) -> None:
     assert all(len(s["points"]) == 2 for f in figures for s in f["series"])
 
 
+def test_one_technique_leaves_names_and_colours_to_the_other_settings(tmp_path: Path) -> None:
+    made = sweep()[0].prediction
+    points = [point("none", made, rate, recovery=r) for rate in (1.0, 2.0) for r in (3.5, 15.0)]
+    series = page_of(tmp_path, points).told["figures"][0]["series"]
+
+    assert [(s["name"], s["colour"], s["form"], s["dash"]) for s in series] == [
+        ("recovery 3.5 s", 0, 0, 0),
+        ("recovery 15 s", 1, 1, 1),
+    ]
+
+
 def test_what_is_best_is_marked_among_those_asked_the_same(tmp_path: Path) -> None:
     page_of(tmp_path, sweep())
     rows = re.findall(r'<tr[^>]*data-technique="(\w+)">(.*?)</tr>', (tmp_path / "page.html").read_text())

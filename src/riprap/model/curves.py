@@ -124,5 +124,6 @@ def _ranking(
         "note": f"ranked alike if points {'fall' if measure.up else 'rise'} to the right",
         "x": f"{name}: {long}",
         "y": measure.label,
+        "dodge": True,
         "series": series,
     }

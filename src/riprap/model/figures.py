@@ -55,11 +55,14 @@ def _lines(points: Sequence[Point], axis: Axis, axes: Sequence[Axis], measure: M
             ]
             words = [f"{each.name} {each.words(v)}" for each, v in zip(others, setting, strict=True)]
             mine.sort(key=lambda p: axis.value(p.setting))
-            name = ", ".join([technique, *words])
+            # One technique goes without saying, and leaves colours to the other settings.
+            single = len(techniques) == 1 and bool(words)
+            name = ", ".join(words if single else [technique, *words])
+            look = dash if single else colour
             yield {
                 "name": name,
-                "colour": colour,
-                "form": colour,
+                "colour": look,
+                "form": look,
                 "dash": dash,
                 "hollow": dash % 2 == 1,
                 "points": [_point(p, axis, measure, name) for p in mine],

@@ -72,7 +72,7 @@ def write_comparison(file: Path, comparison: Comparison, *, seed: int | None = N
     figures = list(ranking_figures(comparison))
     parts = [
         _heading("Do they agree?", "".join(f"<p>{line}</p>" for line in _agreeing(comparison))),
-        _heading("Operators, the greatest impact first", comparison_table(comparison)),
+        _heading("Operators, the greatest impact first", f'<div class="roomy">{comparison_table(comparison)}</div>'),
         "<p class='faint'>R is how many sections of the output pass until it is right again, I how wrong it is until "
         "then. Dots are means with 95% confidence intervals, bars are measured.</p>",
         _heading("Figures", _holders(figures, 0)),
