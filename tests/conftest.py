@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -84,3 +84,26 @@ def programs() -> Iterator[Programs]:
     started = Programs()
     yield started
     started.end()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Give a browser without a window, driven by Selenium."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("no browser: apt-get install chromium chromium-driver")
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    options = ChromeOptions()
+    options.binary_location = program
+    for flag in (
+        *("headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync", "disable-quic"),
+        *("disable-background-networking", "disable-component-update", "window-size=1200,1600"),
+        f"user-data-dir={tmp_path_factory.mktemp('browser')}",
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = Chrome(options=options, service=Service(driver))
+    yield running
+    running.quit()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.faults.test_chain import application, campaign
 
+from riprap.drawing.pages import for_script
 from riprap.errors import RunError
 from riprap.faults import Loss, inject
 from riprap.faults.folder import CampaignFolder
@@ -66,9 +66,7 @@ def test_the_page_says_what_to_do_and_how_long_it_took(folder: Path) -> None:
 
 
 def test_what_a_page_is_told_cannot_end_its_script() -> None:
-    from riprap.faults.report import _for_script
-
-    assert "</script" not in _for_script({"name": "</script><b>"})
+    assert "</script" not in for_script({"name": "</script><b>"})
 
 
 def test_every_trial_is_in_the_tables(folder: Path) -> None:
@@ -85,28 +83,6 @@ def test_a_campaign_that_is_not_done_has_no_report(folder: Path, tmp_path: Path)
 
     with pytest.raises(RunError, match="is not done"):
         write_report(CampaignFolder(tmp_path / "c"))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if program is None or driver is None:
-        pytest.skip("no browser: apt-get install chromium chromium-driver")
-    from selenium.webdriver import Chrome, ChromeOptions
-    from selenium.webdriver.chrome.service import Service
-
-    options = ChromeOptions()
-    options.binary_location = program
-    for flag in (
-        *("headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync", "disable-quic"),
-        *("disable-background-networking", "disable-component-update", "window-size=1200,1600"),
-        f"user-data-dir={tmp_path_factory.mktemp('browser')}",
-    ):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = Chrome(options=options, service=Service(driver))
-    yield running
-    running.quit()
 
 
 def test_the_page_renders_and_its_figures_respond(folder: Path, browser: Any) -> None:

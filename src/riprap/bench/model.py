@@ -45,7 +45,7 @@ def run(quick: bool, report: Report) -> dict[str, Any]:
     check()
     ready = time.perf_counter() - began
     report(f"compiled, and table 5.4 checked: {ready:.0f} s")
-    points = []
+    points: list[dict[str, Any]] = []
     for figure, technique, rate, recovery, crashes in _figures():
         made = _predict(technique, rate, recovery, crashes, TWO_HOURS, replications)
         points.append({"figure": figure, "technique": technique, "rate": rate, "recovery": recovery, "crashes": crashes}

@@ -116,7 +116,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.html is not None:
         from riprap.model.report import write_page
 
-        write_page(arguments.html, graph, profile, points)
+        write_page(arguments.html, graph, profile, points, seed=arguments.seed)
         screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
         screen.print_json(as_json(graph.name, points))
@@ -149,6 +149,8 @@ def _predict(
             sweep,
             replications=arguments.replications,
             seed=arguments.seed,
+            # A page draws the output of one combination over time.
+            ticks=120 if arguments.html is not None and len(sweep.settings()) == 1 else 0,
             show=lambda setting, share: bars.update(
                 task, description=f"{setting.technique} at {setting.rate:g}/s", completed=share
             ),
@@ -169,7 +171,7 @@ def _compare(arguments: argparse.Namespace, graph: rr.Graph, profile: Profile, s
     if arguments.html is not None:
         from riprap.model.report import write_comparison
 
-        write_comparison(arguments.html, made)
+        write_comparison(arguments.html, made, seed=arguments.seed)
         screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
         screen.print_json(made.to_json())

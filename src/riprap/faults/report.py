@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from riprap.drawing.pages import make_page, page_file
 from riprap.errors import RunError
 from riprap.faults.folder import CampaignFolder
 
@@ -42,20 +41,21 @@ def page(folder: CampaignFolder) -> str:
     assert result is not None
     campaign = about["campaign"]
     drawing = folder.path / "graph.svg"
-    return Template(_file("page.html")).substitute(
-        title=html.escape(f"Faults in {about['application']}"),
-        subtitle=html.escape(
-            f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples; score: "
-            f"{campaign['score']['name']} at sink {campaign['sink']}, in sections of {campaign['section']:,} "
-            f"{'positions' if campaign['by'] is None else 'of ' + campaign['by']}"
-        ),
+    body = Template(page_file("riprap.faults", "page.html")).substitute(
         notes="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in result["warnings"]),
         advice="<ul>\n" + "".join(f"<li>{line}</li>\n" for line in advice(result)) + "</ul>",
         drawing=drawing.read_text(encoding="utf-8") if drawing.exists() else "",
         method="".join(f"<p>{html.escape(line)}</p>\n" for line in _method(about, result)),
-        told=_for_script(_told(about, result)),
-        css=_file("page.css"),
-        js=_file("page.js"),
+    )
+    return make_page(
+        title=f"Faults in {about['application']}",
+        subtitle=f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples; "
+        f"score: {campaign['score']['name']} at sink {campaign['sink']}, in sections of {campaign['section']:,} "
+        f"{'positions' if campaign['by'] is None else 'of ' + campaign['by']}",
+        body=body,
+        told=_told(about, result),
+        css=page_file("riprap.faults", "page.css"),
+        js=page_file("riprap.faults", "page.js"),
     )
 
 
@@ -122,15 +122,6 @@ def _told(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]
         if campaign["tuples"] or campaign["clock"]
         else "tuples of the source",
     }
-
-
-def _for_script(told: Mapping[str, Any]) -> str:
-    """Write JSON so that nothing in it can end the element it stands in."""
-    return json.dumps(told).replace("<", "\\u003c")
-
-
-def _file(name: str) -> str:
-    return files("riprap.faults").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def trials_table(folder: CampaignFolder) -> pa.Table:

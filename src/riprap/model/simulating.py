@@ -110,7 +110,8 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
         up_alone += (until - now) * up_now_alone
         s.lost[:] += s.losing * (until - since)
         now = since = until
-        if q.ticks and now >= (tick + 1) * q.horizon / q.ticks:
+        # The last tick is the horizon, whichever way its quotient was rounded.
+        if tick < q.ticks and (now >= q.horizon or now >= (tick + 1) * q.horizon / q.ticks):
             series[tick] = (s.clean.sum(), s.tainted.sum())
             tick += 1
         if now >= q.horizon:
