@@ -120,7 +120,7 @@ def test_leaps_agree_with_single_tuples(
             recovery=recovery,
             seed=n,
         ).run()
-        for n in range(60)
+        for n in range(40)
     ]
     for name, of_fast, of_slow in (
         ("up", [t.up for t in fast], [o.up for o in slow]),
