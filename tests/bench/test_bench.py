@@ -42,6 +42,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "adapters": "adapters",
         "checkpoint": "checkpoint",
         "faults": "faults",
+        "model": "model",
         "san": "san",
         "wafer": "wafer",
     }

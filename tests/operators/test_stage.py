@@ -75,7 +75,7 @@ def test_the_stage_says_what_each_operator_did() -> None:
         "source": Activity(5, 5, 0.0),
         "some": Activity(5, 4, 1.0),
         "sums": Activity(4, 2, 1.0),
-        "both": Activity(6, 4, 1.0),
+        "both": Activity(6, 4, 1.0, ports=(2, 4)),
         "out": Activity(4, 4, 1.0),
     }
     assert outcome.outputs["out"].columns["s"].to_pylist() == [5, 5, 5, 9]

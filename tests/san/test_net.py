@@ -137,7 +137,7 @@ WRONG = Net(
             r"activity 'act': Exponential\(.*\) with -2 is no time, in marking \(a=1, b=1\)",
         ),
         (5, UnstableError, "net 'wrong': (there -> back -> there|back -> there -> back) complete for ever"),
-        (6, SolutionError, "net 'wrong': .*zero"),
+        (6, SolutionError, r"net 'wrong': .*zero, in marking \(a="),
     ],
 )
 def test_what_goes_wrong_is_said_with_the_marking(mode: int, error: type[RiprapError], says: str) -> None:

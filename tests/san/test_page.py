@@ -28,6 +28,7 @@ def test_the_page_names_every_error() -> None:
     assert all(issubclass(getattr(san, name), riprap.RiprapError) for name in errors)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("module", ["riprap.san", *MODULES])
 def test_examples_in_docstrings_run(module: str) -> None:
     assert doctest.testmod(importlib.import_module(module)).failed == 0

@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'faults', 'operators', 'san', 'wafer']
+    ['adapters', 'bargain', 'checkpoint', 'faults', 'model', 'operators', 'san', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riprap.bench import adapters, bargain, checkpoint, faults, operators, san, wafer
+from riprap.bench import adapters, bargain, checkpoint, faults, model, operators, san, wafer
 from riprap.bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -92,6 +92,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             summary="how many activities of a simulated net complete in a second, on one core",
             run=san.run,
             table=san.table,
+        ),
+        Benchmark(
+            name="model",
+            summary="how long predictions take, with more tuples, more time and more faults",
+            run=model.run,
+            table=model.table,
         ),
     )
 }

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from riprap.cli import bench, demo, explain, inject, kill, model, operators, report, run, state
+from riprap.cli import bench, demo, explain, fit, inject, kill, model, operators, profile, report, run, state
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
 from riprap.errors import GraphError, ModelError, NotYetError, RiprapError
@@ -31,6 +31,7 @@ examples:
   riprap state list latest                           the checkpoints of the newest run
   riprap inject bargain --quick                      which of its operators are critical, by injected faults
   riprap model bargain --paper --fault-rate 90m      how available it is, and how much of its output is tainted
+  riprap profile bargain                             what each operator takes and keeps, for its model
   riprap explain bargain                             its graph and what the compiler makes of it
   riprap operators                                   what there is to build with
   riprap bench                                       the benchmarks there are
@@ -95,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         "state": state,
         "inject": inject,
         "report": report,
+        "profile": profile,
+        "fit": fit,
         "model": model,
         "explain": explain,
         "operators": operators,

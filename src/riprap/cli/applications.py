@@ -14,7 +14,7 @@ from typing import Any, get_args
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE, BuiltIn
 from riprap.errors import RiprapError
-from riprap.graph.connectors import FileFormat, FileSink
+from riprap.graph.connectors import FileFormat, FileSink, SinkConnector
 
 FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 _SINKS = {"parquet": rr.parquet, "csv": rr.csv, "json": rr.json}
@@ -56,8 +56,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to --out")
 
 
-def application_of(arguments: argparse.Namespace, *, needs_feed: bool) -> rr.Application:
-    """Make the application that the command line names."""
+def application_of(
+    arguments: argparse.Namespace, *, needs_feed: bool, out: SinkConnector | None = None
+) -> rr.Application:
+    """Make the application that the command line names; a built-in one writes to ``out``, or where that says."""
     built_in = CATALOGUE.get(arguments.app)
     if built_in is not None:
         if needs_feed and arguments.feed is None:
@@ -67,7 +69,7 @@ def application_of(arguments: argparse.Namespace, *, needs_feed: bool) -> rr.App
             )
         settings = _settings(arguments.app, built_in, arguments.settings)
         return built_in.make(
-            arguments.feed, _sink(arguments, built_in), rate=arguments.rate, settings=settings
+            arguments.feed, out or _sink(arguments, built_in), rate=arguments.rate, settings=settings
         )
     if ":" not in arguments.app and not arguments.app.endswith(".py"):
         raise UsageError(

@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.say()
         print_graph(built_in.make(None, rr.memory(), settings=demonstration.settings).graph(), screen)
         screen.say()
-    _prepare_feed(feed, app, amount, arguments.seed, screen)
+    prepare_feed(feed, app, amount, arguments.seed, screen)
     graph = built_in.make(feed, rr.parquet(out, overwrite=True), settings=demonstration.settings).graph()
     drawing.write_text(draw_svg(graph, title=demonstration.title))
     notes = {"feed_events": amount, "feed_seed": arguments.seed}
@@ -92,7 +92,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     return 130 if summary.interrupted else 0
 
 
-def _prepare_feed(folder: Path, app: str, amount: int, seed: int, screen: Screen) -> None:
+def prepare_feed(folder: Path, app: str, amount: int, seed: int, screen: Screen) -> None:
     """Make the feed, unless it is there. It appears whole, with a note of what it is, or not at all."""
     unit = DEMONSTRATIONS[app].unit
     wanted = {"format": FEED_FORMAT, "app": app, unit: amount, "seed": seed}

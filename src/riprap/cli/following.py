@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -35,12 +36,23 @@ _LINE_SECONDS = 2.0
 # Reading footers is cheap; reading thousands of them before anything happens is not.
 _MOST_FOOTERS = 500
 _INTERRUPTED = 130
+# To start takes longer than a batch: what is to run for a while does so from the first one on, if that comes by then.
+_FIRST_BATCH_SECONDS = 60.0
 
 
 def follow(
-    graph: Graph, screen: Screen, *, runs: Path, folder: Path | None = None, **options: Any
+    graph: Graph,
+    screen: Screen,
+    *,
+    runs: Path,
+    folder: Path | None = None,
+    at_most: float | None = None,
+    **options: Any,
 ) -> Summary:
-    """Run an application to its end or until Ctrl-C, and sum it up. ``options`` go to ``riprap.runtime.supervise``."""
+    """Run an application to its end, until Ctrl-C or for ``at_most`` so many seconds of batches, and sum it up.
+
+    ``options`` go to ``riprap.runtime.supervise``.
+    """
     from riprap.runtime import supervise
     from riprap.runtime.folder import RunFolder
 
@@ -56,7 +68,7 @@ def follow(
         with screen.waiting("Starting the query"), _pointing_to(run.folder):
             run.await_up()
         total = rows_in(graph) if options.get("trigger") is None else None
-        seconds, interrupted = _watch(run, screen, total, Notices(run.folder, screen, seen))
+        seconds, interrupted = _watch(run, screen, total, Notices(run.folder, screen, seen), at_most)
     metrics = islice(RunFolder(run.folder, time.time).read_metrics(), known, None)
     return summarise(graph, run.folder, metrics, seconds=seconds, interrupted=interrupted)
 
@@ -93,15 +105,22 @@ def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
     return found
 
 
-def _watch(run: Supervised, screen: Screen, total: int | None, told: Notices) -> tuple[float, bool]:
+def _watch(
+    run: Supervised, screen: Screen, total: int | None, told: Notices, at_most: float | None
+) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
+    end = math.inf if at_most is None else at_most + _FIRST_BATCH_SECONDS
     with CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line, _pointing_to(run.folder):
         told.show()
-        while not asked.to_stop and not run.wait(timeout=_REFRESH_SECONDS):
-            line.show(run.progress())
+        progress = run.progress()
+        while not (asked.to_stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
+            first, progress = not progress.batches, run.progress()
+            if first and progress.batches and at_most is not None:
+                end = progress.seconds + at_most
+            line.show(progress)
             told.show()
         seconds = run.progress().seconds
-        if asked.to_stop:
+        if asked.to_stop or progress.seconds >= end:
             run.stop()
         told.show()
         return seconds, asked.to_stop

@@ -100,3 +100,4 @@ class State(NamedTuple):
     clean: Ints  # by sink
     tainted: Ints
     lost_tuples: Ints
+    good: Flags  # by operator: room for an answer

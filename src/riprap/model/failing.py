@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, State, Wiring
+from riprap.model.compiling import bare
 from riprap.model.leaping import is_filling, is_unstable
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Floats) -> None:
     """Work out the tuples a second that reach each port while only some nodes pass tuples on."""
-    flow[:] = w.port_rate
+    for port in range(len(flow)):
+        flow[port] = w.port_rate[port]
     for node in range(len(w.node_operator)):
         if not passes[node]:
             continue
@@ -27,7 +28,7 @@ def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Flo
                         flow[w.link_port[link]] += share
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
     """Make a port unstable until it has had the tuples that make up for lost ones."""
     size = w.size[port]
@@ -35,7 +36,7 @@ def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
     s.unstable[port, copy] = max(s.unstable[port, copy], np.floor(need))
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def look_again(w: Wiring, s: State) -> None:
     """After something has failed or come back: see which tuples are lost now, and who has suffered from it."""
     nodes = len(w.node_operator)
@@ -62,7 +63,7 @@ def look_again(w: Wiring, s: State) -> None:
             s.lost[port] = 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
     """Bring a copy back, with the state that its protection has for it."""
     others = False
@@ -90,7 +91,7 @@ def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
         s.lost[port] = 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
     """Start, or call off, the failover of every group, as its replicas are."""
     for group in range(len(s.active)):
@@ -104,7 +105,7 @@ def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
             failover_at[group] = now + w.group_failover[group]
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
     """Corrupt silently: one tuple, or as likely the state where there is one."""
     if not s.alive[node, copy]:
@@ -120,17 +121,21 @@ def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
         s.struck[node, copy] += 1
 
 
-@numba.njit(cache=True, nogil=True)
-def is_up(w: Wiring, s: State, spreading: bool) -> bool:
-    """Say whether every operator has a copy that is alive, stable and untainted."""
-    good = np.zeros(w.operators, np.bool_)
+@bare
+def are_up(w: Wiring, s: State) -> tuple[bool, bool]:
+    """Say whether every operator has a copy that is alive, stable and untainted; and if faults did not spread."""
+    for operator in range(w.operators):
+        s.good[operator, 0] = s.good[operator, 1] = False
     for node in range(len(w.node_operator)):
+        operator = w.node_operator[node]
         for copy in range(w.node_copies[node]):
             if s.alive[node, copy]:
-                if spreading:
-                    ok = not (is_unstable(w, s, node, copy) or is_filling(w, s, node, copy))
-                else:
-                    ok = not s.own[node, copy]
-                if ok:
-                    good[w.node_operator[node]] = True
-    return bool(good.all())
+                if not (is_unstable(w, s, node, copy) or is_filling(w, s, node, copy)):
+                    s.good[operator, 0] = True
+                if not s.own[node, copy]:
+                    s.good[operator, 1] = True
+    spreading = alone = True
+    for operator in range(w.operators):
+        spreading = spreading and s.good[operator, 0]
+        alone = alone and s.good[operator, 1]
+    return spreading, alone

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from riprap.model.arrays import Floats, Ints, State, Wiring
+from riprap.model.compiling import bare, inlined
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def _passing(rng: Any, count: int, share: float) -> int:
     """Draw how many tuples come out for so many that come in: on average ``share`` for each."""
     if count == 0 or share == 0.0:
@@ -26,7 +26,7 @@ def _passing(rng: Any, count: int, share: float) -> int:
     return count * whole + (rng.binomial(count, rest) if rest > 0.0 else 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def _after_last(rng: Any, clean: int, tainted: int) -> int:
     """Draw how many of the clean tuples come after the last tainted one, all orders being as likely."""
     after = 0
@@ -35,16 +35,15 @@ def _after_last(rng: Any, clean: int, tainted: int) -> int:
     return after
 
 
-@numba.njit(cache=True, nogil=True)
-def _emit(rng: Any, w: Wiring, port: int, count: int, share: Floats, out: Ints) -> None:
-    """Add to the outputs of a port's node what some tuples of the port make."""
+@bare
+def _emit(rng: Any, count: int, shares: Floats, exclusive: bool, out: Ints) -> None:
+    """Add to the outputs of a node what some tuples of a port make."""
     if count == 0:
         return
-    node = w.port_node[port]
     left, chance = count, 1.0
-    for output in range(w.node_outputs[node], w.node_outputs[node + 1]):
-        each = share[port, output - w.node_outputs[node]]
-        if w.exclusive[port]:
+    for output in range(len(out)):
+        each = shares[output]
+        if exclusive:
             made = 0
             if each > 0.0 and left > 0:
                 made = left if each >= chance else rng.binomial(left, each / chance)
@@ -55,23 +54,36 @@ def _emit(rng: Any, w: Wiring, port: int, count: int, share: Floats, out: Ints) 
             out[output] += _passing(rng, count, each)
 
 
-@numba.njit(cache=True, nogil=True)
-def is_unstable(w: Wiring, s: State, node: int, copy: int) -> bool:
-    """Say whether what a copy puts out is tainted whatever comes in."""
-    for port in range(w.node_ports[node], w.node_ports[node + 1]):
-        if w.size[port] > 0.0 and (s.unstable[port, copy] > 0.0 or s.losing[port] > 0.0):
+# Asked many times a leap, these two take few arrays.
+@bare
+def _any_unstable(size: Floats, unstable: Floats, losing: Floats, first: int, last: int, copy: int) -> bool:
+    for port in range(first, last):  # noqa: SIM110 - any() of a generator allocates
+        if size[port] > 0.0 and (unstable[port, copy] > 0.0 or losing[port] > 0.0):
             return True
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
+def _any_filling(filling: Floats, first: int, last: int, copy: int) -> bool:
+    for port in range(first, last):  # noqa: SIM110 - any() of a generator allocates
+        if filling[port, copy] > 0.0:
+            return True
+    return False
+
+
+@inlined
+def is_unstable(w: Wiring, s: State, node: int, copy: int) -> bool:
+    """Say whether what a copy puts out is tainted whatever comes in."""
+    return _any_unstable(w.size, s.unstable, s.losing, w.node_ports[node], w.node_ports[node + 1], copy)
+
+
+@inlined
 def is_filling(w: Wiring, s: State, node: int, copy: int) -> bool:
     """Say whether a copy has not yet the state it needs to put out all it should."""
-    first, last = w.node_ports[node], w.node_ports[node + 1]
-    return bool(s.filling[first:last, copy].max() > 0.0)
+    return _any_filling(s.filling, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int, tainted: int) -> None:
     """Let a port that keeps state take in tuples: clean ones heal it, a tainted one hurts it."""
     s.filling[port, copy] = max(0.0, s.filling[port, copy] - clean - tainted)
@@ -89,7 +101,7 @@ def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int,
             s.own[node, copy] = False
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int) -> None:
     """Process tuples of one port of a node, which has a copy that is alive."""
     node = w.port_node[port]
@@ -114,16 +126,19 @@ def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int)
     if whole and not ill and tainted and w.size[port] > 0.0:
         # It is stable until the tainted tuple comes. Leaps end there, so this is about tuples of one moment.
         healthy, struck = 0, struck + healthy
+    first, last = w.node_outputs[node], w.node_outputs[node + 1]
     if whole:
-        _emit(rng, w, port, healthy, w.scratch if filling else w.clean, s.out)
-    _emit(rng, w, port, tainted + struck + (healthy if ill else 0), w.tainted, s.out_tainted)
+        shares = w.scratch[port] if filling else w.clean[port]
+        _emit(rng, healthy, shares, w.exclusive[port], s.out[first:last])
+    made_tainted = tainted + struck + (healthy if ill else 0)
+    _emit(rng, made_tainted, w.tainted[port], w.exclusive[port], s.out_tainted[first:last])
     if w.size[port] > 0.0:
         for copy in range(w.node_copies[node]):
             if s.alive[node, copy]:
                 _count_down(rng, w, s, port, copy, clean, tainted)
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def cascade(rng: Any, w: Wiring, s: State) -> None:
     """Send the tuples at the ports through the graph, down to the sinks."""
     for node in range(len(w.node_operator)):
@@ -155,7 +170,7 @@ def cascade(rng: Any, w: Wiring, s: State) -> None:
                     s.came_tainted[w.link_port[link]] += tainted
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def must_step(w: Wiring, s: State) -> bool:
     """Say whether the next tuple may change something: a stable port that tainted tuples may reach, a struck node."""
     tainting = False
@@ -167,7 +182,8 @@ def must_step(w: Wiring, s: State) -> bool:
     if not tainting:
         return False
     # Which outputs may carry tainted tuples, in order of the graph; s.flow is free to be used for it.
-    s.flow[:] = 0.0
+    for port in range(len(s.flow)):
+        s.flow[port] = 0.0
     for node in range(len(w.node_operator)):
         ill = whole = False
         for copy in range(w.node_copies[node]):
@@ -193,7 +209,7 @@ def must_step(w: Wiring, s: State) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def safe_time(w: Wiring, s: State, now: float, until: float) -> float:
     """Return how far to leap so that no port that counts down can reach its end before."""
     for port in range(len(w.port_node)):

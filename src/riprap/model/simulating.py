@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from riprap.model.arrays import Asked, Floats, State, Told, Wiring
-from riprap.model.failing import fail_over, is_up, look_again, mean_flows, recover, strike
+from riprap.model.compiling import compiled
+from riprap.model.failing import are_up, fail_over, look_again, mean_flows, recover, strike
 from riprap.model.leaping import cascade, must_step, safe_time
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _fresh(w: Wiring) -> State:
     nodes, ports, groups = len(w.node_operator), len(w.port_node), len(w.group_failover)
     outputs = len(w.output_links) - 1
@@ -37,12 +37,13 @@ def _fresh(w: Wiring) -> State:
         np.zeros(w.sinks, np.int64),
         np.zeros(w.sinks, np.int64),
         np.zeros(1, np.int64),
+        np.zeros((w.operators, 2), np.bool_),
     )
     mean_flows(w, s.passes, s.active, s.working, s.nominal)
     return s
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
     """Run one replication."""
     s = _fresh(w)
@@ -104,7 +105,7 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
             now = reach
             leaps += 1
             cascade(rng, w, s)
-            up_now, up_now_alone = is_up(w, s, True), is_up(w, s, False)
+            up_now, up_now_alone = are_up(w, s)
         up += (until - now) * up_now
         up_alone += (until - now) * up_now_alone
         s.lost[:] += s.losing * (until - since)
@@ -150,11 +151,11 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
             look_again(w, s)
             fail_over(w, s, now, failover_at)
             cascade(rng, w, s)
-        up_now, up_now_alone = is_up(w, s, True), is_up(w, s, False)
+        up_now, up_now_alone = are_up(w, s)
     return Told(up, up_alone, crashes, corruptions, s.lost_tuples[0], leaps, s.clean, s.tainted, series)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def rate_without_faults(w: Wiring) -> Floats:
     """Return the tuples a second that reach each sink while nothing fails."""
     s = _fresh(w)

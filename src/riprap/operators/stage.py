@@ -23,11 +23,19 @@ State = Mapping[str, Pages]
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What an operator did in a batch."""
+    """What an operator did in a batch.
+
+    ``ports`` and ``streams`` say how many tuples came in by each port and went out on each stream, where that is not
+    said already: where there are several. ``marks_in`` and ``marks_out`` are punctuations.
+    """
 
     tuples_in: int
     tuples_out: int
     seconds: float
+    ports: tuple[int, ...] = ()
+    streams: Mapping[str, int] = field(default_factory=dict)
+    marks_in: int = 0
+    marks_out: int = 0
 
 
 @dataclass(slots=True)
@@ -167,13 +175,16 @@ class _Stage:
             raise
         except Exception as error:
             raise self._blame(kernel, operator, given, error) from error
-        before = self.outcome.activity.get(operator.name, Activity(0, 0, 0.0))
-        came = sum(c.rows for c in given.inputs) + (given.control.rows if given.control else 0)
-        made = sum(c.rows for c in result.outputs)
-        seconds = before.seconds + self.clock() - began
-        self.outcome.activity[operator.name] = Activity(
-            before.tuples_in + came, before.tuples_out + made, seconds
-        )
+        did = self.clock() - began
+        if given.control is not None:
+            # By then the rest of the batch is done, and what comes by a control port makes no output.
+            before = self.outcome.activity[operator.name]
+            told = replace(
+                before, tuples_in=before.tuples_in + given.control.rows, seconds=before.seconds + did
+            )
+        else:
+            told = _activity(operator, given, result, did)
+        self.outcome.activity[operator.name] = told
         for slot, page in result.pages.items():
             self.outcome.keep(f"{operator.name}/{slot}", page, self._older(operator, slot))
         return result
@@ -210,6 +221,22 @@ class _Stage:
         return OperatorError(
             f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {type(error).__name__}: {error}"
         )
+
+
+def _activity(operator: Operator, given: Given, result: Result, seconds: float) -> Activity:
+    ports = tuple(c.rows for c in given.inputs)
+    made = tuple(c.rows for c in result.outputs)
+    several = len(operator.outputs) > 1
+    return Activity(
+        sum(ports),
+        sum(made),
+        seconds,
+        # Of an operator with a control port the whole says less than its one port.
+        ports=ports if len(ports) > 1 or operator.control else (),
+        streams=dict(zip(operator.outputs, made, strict=True)) if several else {},
+        marks_in=sum(len(c.marks) for c in given.inputs),
+        marks_out=sum(len(c.marks) for c in result.outputs),
+    )
 
 
 def _own_marks(chunk: Chunk) -> Chunk:

@@ -5,6 +5,7 @@
     state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
     events.jsonl     started, resumed, failed, interrupted, ended; failures and what was decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
+                     (docs/profiles.md describes the line)
     elements/<name>/ of each processing element:
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,17 +130,37 @@ def sum_up(meters: Sequence[Meter], seconds: float) -> Progress:
     )
 
 
-def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, float]]:
-    """Add up what each operator did over the tasks."""
-    operators: dict[str, dict[str, float]] = {}
+def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
+    """Add up what each operator did over the tasks.
+
+    What only operators with several ports, streams or slots of state have, others' lines do not.
+    """
+    operators: dict[str, dict[str, Any]] = {}
     for answer in answers:
         for name, did in answer.activity.items():
             line = operators.setdefault(name, {"in": 0, "out": 0, "seconds": 0.0})
             line["in"] += did.tuples_in
             line["out"] += did.tuples_out
             line["seconds"] += did.seconds
+            if did.ports:
+                before = line.get("ports", [0] * len(did.ports))
+                line["ports"] = [a + b for a, b in zip(before, did.ports, strict=True)]
+            _add_all(line, "streams", did.streams)
+            if did.marks_in or did.marks_out:
+                _add_all(line, "punctuations", {"in": did.marks_in, "out": did.marks_out})
+        slots = Counter(slot.split("/")[0] for slot in answer.state)
         for slot, (tuples, size) in answer.state.items():
-            line = operators[slot.split("/")[0]]
+            name, _, short = slot.partition("/")
+            line = operators[name]
             line["state_tuples"] = line.get("state_tuples", 0) + tuples
             line["state_bytes"] = line.get("state_bytes", 0) + size
+            if slots[name] > 1:
+                _add_all(line, "slots", {short: tuples})
     return operators
+
+
+def _add_all(line: dict[str, Any], entry: str, counts: Mapping[str, int]) -> None:
+    if counts:
+        known = line.setdefault(entry, {})
+        for name, count in counts.items():
+            known[name] = known.get(name, 0) + count

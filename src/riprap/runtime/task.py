@@ -55,7 +55,7 @@ class Answer:
             task=data["task"],
             manifest=Manifest((low, high), {k: tuple(v) for k, v in data["manifest"]["pages"].items()}),
             outputs={k: Output(**v) for k, v in data["outputs"].items()},
-            activity={k: Activity(**v) for k, v in data["activity"].items()},
+            activity={k: Activity(**{**v, "ports": tuple(v["ports"])}) for k, v in data["activity"].items()},
             state={k: (v[0], v[1]) for k, v in data["state"].items()},
             seconds=data["seconds"],
             fresh=data["fresh"],

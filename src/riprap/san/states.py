@@ -48,6 +48,7 @@ class _Explorer:
     parameters: list[float]
     call: dict[str, Any]  # the net's code
     n: Tables
+    current: Marking  # the last one that was looked at
     known: dict[Marking, Landing] = field(default_factory=dict)
 
     def fail(self, code: int, j: int, marking: Sequence[int], place: int = 0) -> SolutionError:
@@ -58,6 +59,7 @@ class _Explorer:
         return float(self.call[function](j, marking, self.parameters)) if math.isnan(known) else float(known)
 
     def enabled(self, j: int, marking: Marking) -> bool:
+        self.current = marking
         takes = self.wiring.activities[j].takes.items()
         if any(marking[self.wiring.places[place]] < tokens for place, tokens in takes):
             return False
@@ -224,15 +226,16 @@ def explore(net: Net, rewards: tuple[Reward, ...], most: int) -> Chain:
                 f"net '{net.name}', activity '{activity.name}': {activity.time} is not exponential; simulate it"
             )
     wiring = wire(net, rewards)
-    tables = make_tables(wiring, [(0.0, 0.0)] * len(rewards))
-    explorer = _Explorer(wiring, most, list(net.parameters.values()), interpreted(source_of(wiring)), tables)
     here: Marking = tuple(place.initial for place in net.places)
+    tables = make_tables(wiring, [(0.0, 0.0)] * len(rewards))
+    code = interpreted(source_of(wiring))
+    explorer = _Explorer(wiring, most, list(net.parameters.values()), code, tables, here)
     try:
         return _explore(explorer, here)
     except (ArithmeticError, ValueError) as error:
         if isinstance(error, SolutionError):
             raise
-        raise not_a_number(wiring, here, error) from None
+        raise not_a_number(wiring, explorer.current, error) from None
 
 
 def _explore(explorer: _Explorer, initial: Marking) -> Chain:

@@ -1,0 +1,251 @@
+"""Measure the profile of an application from the metrics of a run.
+
+What a run counts is taken as it is: tuples by port and stream, punctuations, state. Times leave out the warm-up: the
+first tenth of the batches of each processing element, and at least one, in which code is compiled and caches fill; of
+the others the median of the seconds a tuple takes counts, so that a batch that was held up does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from riprap.errors import ModelError
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Operator, Sink, Source
+from riprap.model.causes import answers_punctuation, period_of, speaks, unmeasured
+from riprap.model.profile import OperatorProfile, Port, Profile
+
+Line = Mapping[str, Any]
+
+WARM_UP = 0.1
+# Of the batches at the end, in which state is counted.
+_LATE, _FEWEST = 0.25, 3
+
+
+def measure_profile(
+    graph: Graph, metrics: Sequence[Line], *, rate: float | None = None, live: bool = False
+) -> Profile:
+    """Measure a profile from the lines of ``metrics.jsonl``.
+
+    ``rate`` is that of all sources together, where the run does not show it because it read a feed as fast as it could;
+    ``live`` says that it does.
+    """
+    lines = [line for line in metrics if not line["repeated"]]
+    if not lines:
+        raise ModelError(
+            "the run has no metrics: no batch of it is done. Let it run on, or measure another run, with --run"
+        )
+    measuring = _Measuring(graph, lines, _steady(lines))
+    for operator in graph:
+        measuring.check(operator)
+    rates = measuring.rates(rate, live=live)
+    total = sum(measuring.did(source).tuples_in for source in rates)
+    seconds = total / sum(rates.values())
+    operators = {
+        o.name: measuring.operator(o, seconds)
+        for o in graph
+        if not (isinstance(o, Source) and o.tick is not None)
+    }
+    marked = {o.name for o in graph if measuring.did(o.name).marks_in}
+    assumed = (*measuring.assumed, *unmeasured(graph, operators, marked))
+    return Profile(rates=rates, operators=operators, assumed=assumed)
+
+
+def _steady(lines: Sequence[Line]) -> list[Line]:
+    """Leave out the first batches of each processing element."""
+    kept = []
+    for element in dict.fromkeys(line["element"] for line in lines):
+        own = [line for line in lines if line["element"] == element]
+        kept += own[max(1, round(len(own) * WARM_UP)) :]
+    return kept
+
+
+@dataclass(slots=True)
+class _Did:
+    """What an operator did in all batches: tuples by port and by stream, and punctuations."""
+
+    ports: list[int]
+    streams: dict[str, int]
+    marks_in: int = 0
+    marks_out: int = 0
+
+    @property
+    def tuples_in(self) -> int:
+        return sum(self.ports)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """The batches of a run, those after the warm-up, and in words what they do not say."""
+
+    graph: Graph
+    lines: Sequence[Line]
+    steady: Sequence[Line]
+    assumed: list[str] = field(default_factory=list)
+
+    def check(self, operator: Operator) -> None:
+        """Refuse a run that does not tell what an operator did."""
+        own = self._of(operator.name, self.lines)
+        if not own:
+            there = ", ".join(dict.fromkeys(name for line in self.lines for name in line["operators"]))
+            raise ModelError(
+                f"the run says nothing of operator '{operator.name}'; it has: {there}. "
+                "It is of another version of the application: run this one"
+            )
+        told = {"ports": len(operator.ports) > 1, "streams": len(operator.outputs) > 1}
+        if any(needed and entry not in did for did in own for entry, needed in told.items()):
+            raise ModelError(
+                f"the run does not tell the {'ports' if told['ports'] else 'streams'} of operator '{operator.name}' "
+                "apart: an earlier version of Riprap made it. Run the application again"
+            )
+
+    def did(self, name: str) -> _Did:
+        """Add up what an operator did."""
+        operator = self.graph[name]
+        sums = _Did([0] * max(1, len(operator.ports)), dict.fromkeys(operator.outputs, 0))
+        for line in self._of(name, self.lines):
+            for port, tuples in enumerate(line.get("ports", [line["in"]])):
+                sums.ports[port] += tuples
+            for stream in operator.outputs:
+                sums.streams[stream] += line.get("streams", {stream: line["out"]})[stream]
+            marks = line.get("punctuations", {"in": 0, "out": 0})
+            sums.marks_in += marks["in"]
+            sums.marks_out += marks["out"]
+        return sums
+
+    def rates(self, rate: float | None, *, live: bool) -> dict[str, float]:
+        """Return the tuples a second of every source that is no clock."""
+        sources = [s for s in self.graph.of_kind(Source) if s.tick is None]
+        counts = {s.name: self.did(s.name).tuples_in for s in sources}
+        for name, count in counts.items():
+            if not count:
+                raise ModelError(
+                    f"source '{name}' brought no tuple in: there is nothing to measure. Give it a feed with some"
+                )
+        if rate is not None:
+            total = sum(counts.values())
+            return {name: _short(rate * count / total) for name, count in counts.items()}
+        paced = {s.name: getattr(s.connector, "rate", None) for s in sources}
+        if not live and not all(paced.values()):
+            self.assumed.append(
+                "rates: as fast as the run went. Give the rate at which tuples really come with --rate"
+            )
+        return {name: _short(paced[name] or self._rate_of(name)) for name in counts}
+
+    def _rate_of(self, source: str) -> float:
+        """Return the tuples a second from the end of the first batch on; of one alone, while it was computed."""
+        own = [line for line in self.lines if source in line["operators"]]
+        came = [line["operators"][source]["in"] for line in own]
+        span = own[-1]["time"] - own[0]["time"]
+        if span > 0 and sum(came[1:]):
+            return float(sum(came[1:]) / span)
+        return float(sum(came) / sum(line["seconds"]["compute"] for line in own))
+
+    def operator(self, operator: Operator, seconds: float) -> OperatorProfile:
+        """Return the profile of an operator, in a stream that took so many seconds."""
+        did = self.did(operator.name)
+        time, states = self._time(operator), self._states(operator)
+        if not did.tuples_in:
+            self.assumed.append(f"{operator.name}: nothing came in, so its time and selectivity are unknown")
+        tick = period_of(operator)
+        heeds = answers_punctuation(operator)
+        put_out = sum(did.streams.values())
+        silent = tick is not None or heeds
+        ports = tuple(
+            Port(
+                time=time,
+                selectivity=0.0 if silent else self._selectivity(operator, did, port),
+                state=states[port],
+            )
+            for port in range(len(did.ports))
+        )
+        return OperatorProfile(
+            ports=ports,
+            tick=tick,
+            ticked=_short(put_out * tick / seconds) if tick is not None else 0.0,
+            tuple_bytes=self._tuple_bytes(operator.name),
+            punctuated=_punctuated(operator, did),
+            on_punctuation=_short(put_out / did.marks_in) if heeds and did.marks_in else 0.0,
+        )
+
+    def _selectivity(self, operator: Operator, did: _Did, port: int) -> float | dict[str, float]:
+        """Share what came out among the ports that can have brought it about, in proportion to their tuples."""
+        if not operator.outputs:
+            return 1.0
+        speaking = [n for n in range(len(did.ports)) if speaks(operator, n)]
+        came = sum(did.ports[n] for n in speaking)
+        if port not in speaking or not came:
+            shares = dict.fromkeys(did.streams, 0.0 if did.tuples_in else 1.0)
+        else:
+            shares = {stream: _short(count / came) for stream, count in did.streams.items()}
+        return shares if len(shares) > 1 else next(iter(shares.values()))
+
+    def _time(self, operator: Operator) -> float:
+        """Return the seconds that a tuple takes: of sources to be read, of sinks to be published too."""
+        steady = self._times(operator, self.steady)
+        if not steady:
+            steady = self._times(operator, self.lines)
+            if steady:
+                self.assumed.append(
+                    f"{operator.name}: its time is that of the first batches, in which code is compiled"
+                )
+        return _short(median(steady)) if steady else 0.0
+
+    def _times(self, operator: Operator, lines: Sequence[Line]) -> list[float]:
+        found = []
+        for line in lines:
+            own = line["operators"].get(operator.name)
+            if own is None or not own["in"]:
+                continue
+            spent = own["seconds"] / own["in"]
+            if isinstance(operator, Source):
+                task = line["seconds"]["task"]
+                spent += (task.get("read", 0.0) + task.get("arrive", 0.0)) / line["rows"]
+            elif isinstance(operator, Sink):
+                sinks = [line["operators"].get(s.name, {"in": 0})["in"] for s in self.graph.of_kind(Sink)]
+                spent += line["seconds"]["publish"] / sum(sinks)
+            found.append(spent)
+        return found
+
+    def _states(self, operator: Operator) -> list[float]:
+        """Return the tuples each port remembers, in the last quarter of the batches.
+
+        What is kept may have tuples that newer ones have pushed out of their window, until pages are merged. Of a
+        window of the newest so many, which does not shrink, the least that was kept is therefore the closest.
+        """
+        ports = [0.0] * max(1, len(operator.ports))
+        own = [did for did in self._of(operator.name, self.lines) if "state_tuples" in did]
+        later = own[-max(_FEWEST, int(len(own) * _LATE)) :]
+        for slot in operator.slots if later else ():
+            kept = [
+                did["slots"][slot] if len(operator.slots) > 1 else did["state_tuples"]
+                for did in later
+                if len(operator.slots) == 1 or "slots" in did
+            ]
+            port = int(slot) if slot.isdigit() and int(slot) < len(ports) else 0
+            if kept:
+                ports[port] += float(min(kept) if slot in operator.slides else median(kept))
+        return ports
+
+    def _tuple_bytes(self, name: str) -> float:
+        own = [did for did in self._of(name, self.lines) if did.get("state_tuples")]
+        return _short(own[-1]["state_bytes"] / own[-1]["state_tuples"]) if own else 0.0
+
+    def _of(self, name: str, lines: Sequence[Line]) -> list[Any]:
+        return [line["operators"][name] for line in lines if name in line["operators"]]
+
+
+def _punctuated(operator: Operator, did: _Did) -> float:
+    """Return how many punctuations of its own an operator makes for a tuple that comes in."""
+    if not operator.punctuates or not did.tuples_in:
+        return 0.0
+    passed = did.marks_in if operator.traits.punctuation.startswith("passes") else 0
+    return _short(max(0.0, did.marks_out / len(operator.outputs) - passed) / did.tuples_in)
+
+
+def _short(number: float) -> float:
+    """Leave as many digits as a measurement has."""
+    return float(f"{number:.4g}")
