@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import riprap as rr
 from riprap.graph.graph import Graph
-from riprap.model import Cost, Estimate, Faults, Prediction, Profile
+from riprap.model import Cost, Estimate, Faults, Prediction, Profile, fitting
 from riprap.model.compare import Compared, Comparison
+from riprap.model.fitting import Fit
 from riprap.model.sweep import Point, Setting
 
 PROFILE = Profile(
@@ -83,25 +84,17 @@ def crash() -> Point:
     return Point(Setting(technique="none", rate=100.0, faults=faults, horizon=120.0), made)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A fitted curve, as a page draws it."""
-
-    operator: str
-    port: int
-    points: tuple[tuple[float, float, float, float, float], ...]
-
-
 def fit(operator: str = "Sums") -> Fit:
+    points = [
+        fitting.Point(
+            rate, recovery, int(rate * recovery), 520 + 1.9 * rate * recovery, 500 + 1.9 * rate * recovery
+        )
+        for rate in (250.0, 350.0)
+        for recovery in (1.0, 3.0, 5.0, 8.0, 12.0, 17.0)
+    ]
     return Fit(
-        operator,
-        0,
-        tuple(
-            (rate, recovery, rate * recovery, 500 + 1.9 * rate * recovery * (1 + (recovery % 3 - 1) / 20),
-             500 + 1.9 * rate * recovery)
-            for rate in (250.0, 350.0) for recovery in (1.0, 3.0, 5.0, 8.0, 12.0, 17.0)
-        ),
-    )  # fmt: skip
+        operator=operator, port=0, how="tuples", state=15_495.0, alpha=0.03, beta=1.9, points=tuple(points)
+    )
 
 
 def comparison() -> Comparison:

@@ -181,7 +181,7 @@ def test_advice_says_what_the_step_up_buys_and_costs() -> None:
 
     assert first.startswith("<b>checkpoint</b> against <b>none</b>: fewer tainted tuples, by at least 40 %")
     assert "availability is higher" in first
-    assert "writes 2.5 MB/s of checkpoints instead of none" in first
+    assert "writes 2.5 MB/s of checkpoints instead of no checkpoints" in first
     assert "<b>replicas</b> against <b>checkpoint</b>: less than half as many tainted tuples" in second
     assert "availability cannot be told apart in any setting" in second
     assert "It takes 4 more copies of operators" in second

@@ -67,9 +67,15 @@ def _against(base: str, name: str, pairs: Sequence[tuple[Prediction, Prediction]
     more = mine.copies - theirs.copies
     price = f"It takes {copies(more)}" if more else "It takes as many copies"
     if mine.checkpoint_bytes != theirs.checkpoint_bytes:
-        written = bytes_a_second(mine.checkpoint_bytes), bytes_a_second(theirs.checkpoint_bytes)
-        price += f" and writes {written[0]} of checkpoints instead of {written[1]}"
+        price += f" and writes {_written(mine)} instead of {_written(theirs)}"
     return f"<b>{escape(name)}</b> against <b>{escape(base)}</b>: {'; '.join(said)}. {price}."
+
+
+def _written(cost: Cost) -> str:
+    written = cost.checkpoint_bytes
+    if not written:
+        return "no checkpoints" if written == 0 else "checkpoints of a size that the profile does not tell"
+    return f"{bytes_a_second(written)} of checkpoints"
 
 
 def _tainted(pairs: Sequence[tuple[Prediction, Prediction]]) -> str:

@@ -44,7 +44,7 @@ function figures() {
     series: o.quality.map((row, i) => {
       const line = o.fits[i], ends = line ? [o.outages[0], o.outages[long]].map((at) => [at, line.start + line.slope * at]) : undefined;
       return {
-        name: `offset ${told.offsets[i].toLocaleString("en")}${line ? ": " + o.lines[i] : ""}`, colour: colour(i), fit: ends,
+        name: `offset ${told.offsets[i].toLocaleString("en")}${line ? ": " + o.lines[i] : ""}`, colour: colour(i), form: i, fit: ends,
         points: row.map((v, j) => ({ x: o.outages[j], y: v, low: o.quality_intervals[i][j][0], high: o.quality_intervals[i][j][1], tip: `${told.outages[j]} at ${told.offsets[i].toLocaleString("en")}: ${nice(v)}` })),
       };
     }),
@@ -52,7 +52,7 @@ function figures() {
   chart(byId("by-offset"), {
     x: "offset, position in the source", y: "quality score", zero: 1,
     series: mine().map((each, n) => ({
-      name: name(each), colour: colour(n),
+      name: name(each), colour: colour(n), form: n,
       points: each.quality.map((row, i) => ({ x: told.offsets[i], y: row[long], low: each.quality_intervals[i][long][0], high: each.quality_intervals[i][long][1], tip: `${name(each)} at ${told.offsets[i].toLocaleString("en")}: ${nice(row[long])}` })),
     })),
   });
@@ -63,7 +63,7 @@ function figures() {
     x: "section of the output", y: "quality against golden runs", wide: true, zero: 1,
     marks: [{ x: curve.begins, name: "fault" }, { x: curve.begins + last.R, name: `R = ${last.R}` }],
     series: curve.outages.map((line, n) => ({
-      name: `${line.outage}: R ${line.R}, I ${nice(line.I)}`, colour: colour(n),
+      name: `${line.outage}: R ${line.R}, I ${nice(line.I)}`, colour: colour(n), form: n,
       points: line.errors.slice(0, Math.max(...curve.outages.map((l) => l.R)) * 1.3 + 15).map((e, i) => ({ x: line.first + i, y: e === null ? null : 1 + e, tip: `${line.outage}, section ${line.first + i}: ${nice(e === null ? null : 100 * e)} %` })),
     })),
   });
