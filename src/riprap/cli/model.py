@@ -302,16 +302,10 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
         "; ".join(f"{name} {value}" for name, value in settings[0].items() if name not in varying and value)
     )
     screen.say()
-    table = new_table(*varying)
-    headings = (
-        "availability",
-        "if faults did not spread",
-        "tainted tuples",
-        "share of output",
-        "copies",
-        "checkpoints",
-    )
-    for heading in headings:
+    table = new_table()
+    for name in varying:
+        table.add_column(name, no_wrap=True)
+    for heading in ("availability", "not spreading", "tainted tuples", "share", "copies", "checkpoints"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point, words in zip(points, settings, strict=True):
         made = point.prediction
@@ -327,7 +321,10 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
         )
     screen.out.print(table)
     took = sum(point.prediction.seconds for point in points)
-    screen.say(f"{points[0].prediction.replications:,} replications each, 95% confidence; {took:.1f} s.")
+    screen.say(
+        f"{points[0].prediction.replications:,} replications each, 95% confidence; {took:.1f} s. Not spreading: "
+        "availability if a fault hurt only the operator it hit."
+    )
 
 
 def _words(point: Point) -> dict[str, str]:
