@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from riprap.graph.policies import seconds
 if TYPE_CHECKING:
     from riprap.apps.models import BuiltInModel
     from riprap.model import Estimate, Profile, Technique
+    from riprap.model.prediction import Spread
     from riprap.model.sweep import Point, Sweep
 
 SUMMARY = "predict availability and tainted output, under each protection"
@@ -89,6 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--horizon", type=_list_of(_time), metavar="TIMES", help="to simulate (2h)")
     how.add_argument("--replications", type=positive, default=1000, metavar="N", help="(1000)")
     how.add_argument("--seed", type=int, default=1, help="(1)")
+    how.add_argument(
+        "--master", metavar="URL", help="have Spark run the replications there (default: threads here)"
+    )
     out = parser.add_argument_group("the result")
     out.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures")
     out.add_argument(
@@ -141,7 +147,7 @@ def _predict(
         screen.bar(),
         TimeRemainingColumn(),
     )
-    with screen.bars(*columns) as bars:
+    with _spread(arguments.master) as spread, screen.bars(*columns) as bars:
         task = bars.add_task("starting", total=1.0)
         return predict_all(
             graph,
@@ -149,12 +155,31 @@ def _predict(
             sweep,
             replications=arguments.replications,
             seed=arguments.seed,
+            spread=spread,
             # A page draws the output of one combination over time.
             ticks=120 if arguments.html is not None and len(sweep.settings()) == 1 else 0,
             show=lambda setting, share: bars.update(
                 task, description=f"{setting.technique} at {setting.rate:g}/s", completed=share
             ),
         )
+
+
+@contextlib.contextmanager
+def _spread(master: str | None) -> Iterator[Spread | None]:
+    """Give what runs replications on Spark, if that is asked for."""
+    if master is None:
+        yield None
+        return
+    from riprap.model.spreading import on_spark
+    from riprap.runtime.jvm_output import output_to
+    from riprap.runtime.session import make_session
+
+    with output_to(Path(os.devnull)):
+        session = make_session(master)
+    try:
+        yield on_spark(session)
+    finally:
+        session.stop()
 
 
 def _compare(arguments: argparse.Namespace, graph: rr.Graph, profile: Profile, screen: Screen) -> int:
