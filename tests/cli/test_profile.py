@@ -182,3 +182,40 @@ def test_rates_of_a_profile_that_is_not_there(here: Path, riprap: Command) -> No
 
     assert (done.code, done.out) == (2, "")
     assert "there is no profile. Name one with --profile" in done.err
+
+
+def test_a_model_of_the_profile_puts_out_what_the_run_did(
+    measured: Measured, here: Path, riprap: Command
+) -> None:
+    arguments = (
+        "--profile",
+        "small.profile.yaml",
+        "--fault-rate",
+        "0",
+        "--horizon",
+        "2",
+        "--replications",
+        "400",
+    )
+    ran = riprap("model", "app.py:app", *arguments, "--technique", "none", "--json")
+    results = sum(line["operators"].get("Out", {"in": 0})["in"] for line in measured.metrics())
+    assert results > 20
+    assert json.loads(ran.out)["output_tuples"]["mean"] == pytest.approx(results, rel=0.1)
+    one = riprap(
+        "model", "app.py:app", *arguments, "--technique", "none", "--html", "page.html", "--measured", "small"
+    )
+    assert one.code == 0, one.err
+    assert "as measured" in (here / "page.html").read_text(encoding="utf-8")
+    refused = riprap("model", "app.py:app", *arguments, "--measured", "small")
+    assert refused.code == 2
+    assert "say where with --html FILE" in refused.err
+
+
+def test_a_fit_is_drawn(here: Path, riprap: Command) -> None:
+    ran = riprap(
+        "fit", "app.py:app", "--rates", "100", "--recovery", "1,2", "--points", "20", "--html", "fit.html"
+    )
+    assert ran.code == 0, ran.err
+    page = (here / "fit.html").read_text(encoding="utf-8")
+    assert "How small recovers" in page
+    assert "Both" in page

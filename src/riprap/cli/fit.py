@@ -57,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--points", type=positive, metavar="N", help="random points of the stream for each (1000)"
     )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of the random points (0)")
+    group.add_argument(
+        "--html", type=Path, metavar="FILE", help="draw what was counted and what is fitted, as a page"
+    )
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -85,6 +88,11 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         )
     file = arguments.out or arguments.profile or profile_file(graph)
     write_profile(put_in(profile, fits), file)
+    if arguments.html is not None:
+        from riprap.model.report import write_fits
+
+        write_fits(arguments.html, graph, fits)
+        screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
         screen.print_json(
             {"application": graph.name, "file": str(file), "fits": [_told(fit) for fit in fits]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("the result")
     out.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures")
     out.add_argument(
+        "--measured",
+        metavar="RUN",
+        help="draw the output of a run beside the predicted one: its folder, its application, or 'latest'",
+    )
+    out.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders are (runs)"
+    )
+    out.add_argument(
         "--compare",
         metavar="RUN",
         help="put predictions beside a campaign's measurements: its folder, its application, or 'latest'",
@@ -118,17 +127,34 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.note(f"assumed: {assumed}")
     if arguments.compare is not None:
         return _compare(arguments, graph, profile, screen)
+    measured = _measured(arguments, graph, profile)
     points = _predict(arguments, graph, profile, published, screen)
     if arguments.html is not None:
         from riprap.model.report import write_page
 
-        write_page(arguments.html, graph, profile, points, seed=arguments.seed)
+        write_page(arguments.html, graph, profile, points, measured=measured, seed=arguments.seed)
         screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
         screen.print_json(as_json(graph.name, points))
         return 0
     print_points(points, screen)
     return 0
+
+
+def _measured(
+    arguments: argparse.Namespace, graph: rr.Graph, profile: Profile
+) -> list[tuple[float, float]] | None:
+    """Return the output of the run that is to be drawn, if one is."""
+    if arguments.measured is None:
+        return None
+    if arguments.html is None:
+        raise UsageError("--measured draws a run's output on a page: say where with --html FILE")
+    from riprap.model.measured import output_over_time
+    from riprap.runtime.folder import RunFolder
+
+    path = find_run(arguments.measured, arguments.runs)
+    rate = sum(profile.rates.values()) if arguments.rate is None else arguments.rate[0]
+    return output_over_time(graph, list(RunFolder(path, time.time).read_metrics()), rate)
 
 
 def _predict(

@@ -67,6 +67,19 @@ def write_page(
     _write(file, f"What to expect of {graph.name}", _asked(points), parts, [*figures, *curves])
 
 
+def write_fits(file: Path, graph: Graph, fits: Sequence[Fitted]) -> None:
+    """Write how long states stay wrong after an outage, as observed and as fitted (figures 5.10 and 5.11)."""
+    curves = list(fit_figures(fits))
+    none = "<p>No state of the application renews itself by tuples: there is nothing to draw.</p>"
+    parts = [
+        _heading(
+            "Tuples until an operator is stable again: observed and fitted", _holders(curves, 0) or none
+        ),
+        _heading("The application", f'<div class="card drawing">{draw_svg(graph)}</div>'),
+    ]
+    _write(file, f"How {graph.name} recovers", "by outages at random places of its feed", parts, curves)
+
+
 def write_comparison(file: Path, comparison: Comparison, *, seed: int | None = None) -> None:
     """Write predictions beside a campaign's measurements, as one page that needs nothing else."""
     figures = list(ranking_figures(comparison))
