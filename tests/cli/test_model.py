@@ -94,6 +94,9 @@ def test_operators_may_fail_together(riprap: Command) -> None:
         (["bargain", "--profile", "gone.yaml"], "gone.yaml cannot be read"),
         (["bargain", "--paper", "--compare", "gone"], "gone is not the folder of a campaign"),
         (["bargain", "--paper", "--recovery", "soon"], "takes a time such as"),
+        (["bargain", "--paper", "--failover", "-1"], "a time is at least 0"),
+        (["bargain", "--paper", "--compare", "latest", "--rate", "9"], "leave out --rate"),
+        (["bargain", "--paper", "--group", "VWAP"], "--group is for --technique groups"),
     ],
 )
 def test_what_is_wrong_is_said(riprap: Command, arguments: list[str], said: str) -> None:

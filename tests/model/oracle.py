@@ -18,6 +18,7 @@ class Copy:
     unstable: dict[int, int] = field(default_factory=Counter)
     filling: dict[int, int] = field(default_factory=Counter)
     struck: int = 0
+    own: bool = False
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Oracle:
         self.active = {b.protection.group: 0 for b in self.boxes if b.protection.group}
         self.failing_over: dict[str, float] = {}
         self.clean = self.tainted = self.lost = 0
-        self.up = self.now = 0.0
+        self.up = self.up_alone = self.now = 0.0
         self.events: list[tuple[float, int, str, object]] = []
         self.nominal = self.flows(everything=True)
 
@@ -97,6 +98,8 @@ class Oracle:
 
     def until(self, time: float) -> None:
         self.up += (time - self.now) * self.is_up()
+        alone = {box.part.name for box in self.boxes for copy in box.alive if not copy.own}
+        self.up_alone += (time - self.now) * (alone == {box.part.name for box in self.boxes})
         for box in self.boxes:
             for place in range(len(box.part.entries)):
                 box.lost[place] += box.losing[place] * (time - self.now)
@@ -126,10 +129,11 @@ class Oracle:
                 self.lost += 1
             return
         if box.part.sink:
-            if tainted:
-                self.tainted += 1
-            else:
-                self.clean += 1
+            tainted = tainted or box.copies[0].struck > 0
+            box.copies[0].struck = max(0, box.copies[0].struck - tainted)
+            self.tainted += tainted
+            self.clean += not tainted
+            return
         entry = box.part.entries[place]
         struck = [copy for copy in box.alive if copy.struck and not tainted]
         for copy in struck:
@@ -147,6 +151,9 @@ class Oracle:
                     copy.unstable[place] = max(copy.unstable[place], hurt)
                 else:
                     copy.unstable[place] = max(0, copy.unstable[place] - 1)
+        for copy in box.alive:
+            if place in box.stateful and not box.ill(copy) and not any(copy.filling[p] for p in box.stateful):
+                copy.own = False
         if comes_clean:
             for stream in self.outcome(
                 box, entry, 1.0 if not filling else box.part.profile.filling, shift=False
@@ -160,9 +167,9 @@ class Oracle:
         """Draw what comes out for a tuple."""
         grown = 1 + box.part.profile.shifted
         shares = [min(1.0, s * grown) if shift and s < 1 else s * factor for s in entry.shares]  # type: ignore[attr-defined]
-        shifted = [min(1.0, s * grown) if s < 1 else s for s in entry.shares]  # type: ignore[attr-defined]
         made = []
-        if sum(shifted) <= 1 and sum(s > 0 for s in shifted) > 1:
+        if sum(entry.shares) <= 1.001 and sum(s > 0 for s in entry.shares) > 1:  # type: ignore[attr-defined]
+            shares = [s / max(1.0, sum(shares)) for s in shares]
             drawn = self.random.random()
             for stream, share in zip(box.part.outputs, shares, strict=True):
                 if 0 <= drawn < share:
@@ -212,29 +219,34 @@ class Oracle:
         copy.alive = True
         for place in box.stateful:
             port = box.part.entries[place].port
-            copy.unstable[place] = copy.filling[place] = 0
-            if box.protection.restore != "whole" and others:
+            if box.protection.restore == "whole":
+                continue
+            if others:
                 copy.unstable[place], copy.filling[place] = (
                     others[0].unstable[place],
                     others[0].filling[place],
                 )
                 continue
+            copy.own = True
             if box.protection.restore == "checkpoint":
                 age = self.random.uniform(*box.protection.age)
-                copy.unstable[place] = need(port, box.lost[place] + age * self.nominal[id(box), place])
-            elif box.protection.restore == "scratch":
-                copy.filling[place] = int(port.state)
+                wanted = need(port, box.lost[place] + age * self.nominal[id(box), place])
+                copy.unstable[place] = max(copy.unstable[place], wanted)
+            else:
+                copy.unstable[place], copy.filling[place] = 0, int(port.state)
             box.lost[place] = 0.0
         self.later(self.wait(self.crash_rate), "crash", about)
         self.changed()
         waiting, box.kept = box.kept, []
+        self.random.shuffle(waiting)
         for place, tainted in waiting:
             self.deliver(box, place, tainted=tainted)
 
     def strike(self, about: tuple[Box, Copy]) -> None:
         box, copy = about
         self.later(self.wait(self.corruption_rate), "strike", about)
-        if not copy.alive:
+        fed = any(self.nominal[id(box), place] for place in range(len(box.part.entries)))
+        if not copy.alive or not fed:
             return
         if box.stateful and self.random.random() < 0.5:
             for place in box.stateful:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,25 @@ CHAIN = (
 TREE = (
     part("A", rate=30.0),
     part("B", rate=17.0),
-    part("Route", "A", outputs=("left", "right"), shares=(0.5, 0.3)),
+    part("Route", "A", outputs=("left", "right"), shares=(0.6, 0.4)),
     part("Left", "left B", selectivity=1.6, state=40, alpha=0.1, alpha_tainted=0.2, beta=1.0),
     part("Right", "right", state=25, alpha=0.3, alpha_tainted=0.1, beta=0.2, selectivity=0.5),
     part("Both", "Left Right", state=50, alpha=0.1, alpha_tainted=0.1, beta=0.5, selectivity=0.9),
     part("Out", "Both", sink=True),
     part("Aside", "Right", sink=True),
+)
+# Results by the tick: an entry that nothing but time feeds.
+TICKED = (
+    part("In", rate=30.0),
+    replace(
+        part("Counts", "In", selectivity=0.0, state=50, alpha=0.2, alpha_tainted=0.1, beta=1.0),
+        entries=(
+            *part("Counts", "In", selectivity=0.0, state=50, alpha=0.2, alpha_tainted=0.1, beta=1.0).entries,
+            Entry(rate=2.0, shares=(3.5,), port=Port()),
+        ),
+    ),
+    part("Some", "Counts", selectivity=0.5),
+    part("Out", "Some", sink=True),
 )
 CHECKPOINTS = {
     name: Protection(restore="checkpoint", age=(0.5, 0.5))
@@ -92,6 +106,7 @@ KEPT = {
         (TREE, CHECKPOINTS, 0.01, 0.01),
         (TREE, COPIES, 0.01, 0.01),
         (TREE, KEPT, 0.01, 0.01),
+        (TICKED, {"Counts": Protection(restore="checkpoint", age=(0.5, 0.5))}, 0.02, 0.02),
     ],
 )
 def test_leaps_agree_with_single_tuples(
@@ -124,6 +139,7 @@ def test_leaps_agree_with_single_tuples(
     ]
     for name, of_fast, of_slow in (
         ("up", [t.up for t in fast], [o.up for o in slow]),
+        ("alone", [t.up_alone for t in fast], [o.up_alone for o in slow]),
         ("clean", [t.clean.sum() for t in fast], [o.clean for o in slow]),
         ("tainted", [t.tainted.sum() for t in fast], [o.tainted for o in slow]),
         ("lost", [t.lost for t in fast], [o.lost for o in slow]),
@@ -132,7 +148,7 @@ def test_leaps_agree_with_single_tuples(
 
 
 def agree(name: str, one: list[Any], other: list[Any]) -> None:
-    """Compare means, and deviations; five standard errors are one false alarm in a million."""
+    """Compare means; five standard errors are one false alarm in a million."""
     a, b = np.array(one, float), np.array(other, float)
     error = math.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
     assert abs(a.mean() - b.mean()) <= 5 * error + 1e-9, (

@@ -112,6 +112,8 @@ def test_an_operator_that_would_be_overloaded_is_named() -> None:
         (Checkpoints(("Agregator",)), Faults(), "no operator 'Agregator' to protect; there are: Aggregator"),
         (Groups((("VWAP", "Vwap"),)), Faults(), "no operator 'Vwap' to protect"),
         (Groups((("VWAP",), ("VWAP",))), Faults(), "'VWAP' is protected twice"),
+        (Groups((("BargainIndex", "Sink"),)), Faults(), "'Sink' is a sink"),
+        (Groups((("VWAP",),), failover=-1.0), Faults(), "failover of a protection is -1"),
         (Unprotected(), Faults(crash="Vwap"), "no operator 'Vwap' to crash; there are: Source"),
         (Unprotected(), Faults(crash="VWAP", at=99.0), "a crash at 99 s is not within the 10 s"),
         (Unprotected(), Faults(together=(("VWAP", "Vwap"),)), "no operator 'Vwap' to fail together"),
@@ -126,6 +128,8 @@ def test_what_is_asked_for_must_be_there(technique: Any, faults: Faults, said: s
 def test_rates_below_zero_are_refused() -> None:
     with pytest.raises(ModelError, match="crash rate is -1"):
         Faults(crash_rate=-1)
+    with pytest.raises(ModelError, match="a forced crash is the only fault"):
+        Faults(crash="VWAP", crash_rate=0.1)
     with pytest.raises(ModelError, match="rate is 0"):
         PROFILE.at_rate(0)
 

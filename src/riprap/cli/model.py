@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="operators of a high-availability group; once for each group",
     )
-    what.add_argument("--failover", type=_time, default=1.0, metavar="TIME", help="of a group (1s)")
-    what.add_argument("--every", type=_time, default=1.0, metavar="TIME", help="between checkpoints (1s)")
+    what.add_argument("--failover", type=_time, metavar="TIME", help="of a group (1s)")
+    what.add_argument("--every", type=_time, metavar="TIME", help="between checkpoints (1s)")
     what.add_argument(
         "--age", type=_time, metavar="TIME", help="of the checkpoint restored (any up to --every)"
     )
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=lambda text: tuple(text.split(",")),
         metavar="A,B",
-        help="operators that fail together; or pe: those of each processing element",
+        help="operators that fail together, as those of a host; or pe: those of each processing element",
     )
     how = parser.add_argument_group("the simulation")
     how.add_argument(
@@ -126,6 +126,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     for assumed in profile.assumed:
         screen.note(f"assumed: {assumed}")
     if arguments.compare is not None:
+        _refuse_beside_compare(arguments)
         return _compare(arguments, graph, profile, screen)
     measured = _measured(arguments, graph, profile)
     points = _predict(arguments, graph, profile, published, screen)
@@ -190,6 +191,19 @@ def _predict(
         )
 
 
+# What a campaign settles itself.
+_SETTLED = ("technique", "rate", "recovery", "horizon", "fault_rate", "sdc_rate", "crash", "at", "together", "group",
+            "every", "age", "failover", "master", "measured")  # fmt: skip
+
+
+def _refuse_beside_compare(arguments: argparse.Namespace) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in _SETTLED if getattr(arguments, name) not in (None, [])]
+    if given:
+        raise UsageError(
+            f"--compare takes faults, rates and times from the campaign: leave out {', '.join(given)}"
+        )
+
+
 @contextlib.contextmanager
 def _spread(master: str | None) -> Iterator[Spread | None]:
     """Give what runs replications on Spark, if that is asked for."""
@@ -215,9 +229,15 @@ def _compare(arguments: argparse.Namespace, graph: rr.Graph, profile: Profile, s
     path = find_run(
         arguments.compare, arguments.campaigns, kind="a campaign", sign="campaign.json", option="--campaigns"
     )
-    with screen.waiting("Predicting what the campaign measured"):
+    with screen.bars(TextColumn("[dim]{task.description}"), screen.bar(), TimeRemainingColumn()) as bars:
+        task = bars.add_task("starting", total=1.0)
         made = compare(
-            graph, profile, CampaignFolder(path), replications=arguments.replications, seed=arguments.seed
+            graph,
+            profile,
+            CampaignFolder(path),
+            replications=arguments.replications,
+            seed=arguments.seed,
+            show=lambda name, share: bars.update(task, description=f"a crash of {name}", completed=share),
         )
     if arguments.html is not None:
         from riprap.model.report import write_comparison
@@ -303,10 +323,17 @@ def _elements(graph: rr.Graph) -> tuple[tuple[str, ...], ...]:
     """Return the operators of each processing element."""
     from riprap.compiler import compile_graph
     from riprap.faults.placement import unprotected
-    from riprap.graph.operators import Inlet, Outlet
+    from riprap.graph.operators import Inlet, Outlet, Source
 
     plans = compile_graph(unprotected(graph), buckets=1, tasks=1).plans
-    return tuple(tuple(o.name for o in p.graph if not isinstance(o, Inlet | Outlet)) for p in plans)
+    return tuple(
+        tuple(
+            o.name
+            for o in p.graph
+            if not isinstance(o, Inlet | Outlet) and not (isinstance(o, Source) and o.tick is not None)
+        )
+        for p in plans
+    )
 
 
 def _techniques(
@@ -314,27 +341,34 @@ def _techniques(
 ) -> Mapping[str, Technique]:
     from riprap.model import Annotated, Checkpoints, ConsistentRegion, Groups, Replication, Unprotected
 
-    checkpoints = Checkpoints(every=arguments.every, age=arguments.age)
+    every = 1.0 if arguments.every is None else arguments.every
+    failover = 1.0 if arguments.failover is None else arguments.failover
+    chosen = tuple(arguments.group) or (published.groups if published is not None else ())
 
     def groups() -> Technique:
-        chosen = tuple(arguments.group)
         if not chosen:
             raise UsageError("--technique groups: say which operators with --group A,B, once for each group")
         mine = {name for group in chosen for name in group}
         others = tuple(o.name for o in graph if o.stateful and o.name not in mine)
-        also = Checkpoints(others, every=arguments.every, age=arguments.age) if others else Unprotected()
-        return Groups(chosen, arguments.failover, also)
+        also = Checkpoints(others, every=every, age=arguments.age) if others else Unprotected()
+        return Groups(chosen, failover, also)
 
     makers: Mapping[str, Callable[[], Technique]] = {
         "annotated": lambda: Annotated(graph),
         "none": Unprotected,
-        "checkpoint": lambda: checkpoints,
+        "checkpoint": lambda: Checkpoints(every=every, age=arguments.age),
         "groups": groups,
         "replication": Replication,
-        "consistent": lambda: ConsistentRegion(period=arguments.every),
+        "consistent": lambda: ConsistentRegion(period=every),
     }
-    own = dict(published.configurations) if published is not None and not arguments.group else {}
-    names = arguments.technique or (next(iter(own), "annotated"),)
+    told = (arguments.every, arguments.age, arguments.failover)
+    as_published = published is not None and not arguments.group and told == (None, None, None)
+    own = dict(published.configurations) if published is not None and as_published else {}
+    names = arguments.technique or (
+        ("annotated",) if published is None else (next(iter(published.configurations)),)
+    )
+    if arguments.group and "groups" not in names:
+        raise UsageError("--group is for --technique groups: name that technique, or leave it out")
     return {name: own[name] if name in own else makers[name]() for name in names}
 
 
@@ -412,15 +446,18 @@ def _technique(text: str) -> str:
 
 def _time(text: str) -> float:
     try:
-        return float(text) if _plain(text) else seconds("a time", text)
+        value = float(text) if _plain(text) else seconds("a time", text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"a time is at least 0, got {text}")
+    return value
 
 
 def _rate(text: str) -> float:
     if _plain(text):
         value = float(text)
-        if value < 0:
+        if not 0 <= value < float("inf"):
             raise argparse.ArgumentTypeError(f"a rate is at least 0, got {text}")
         return value
     return 1.0 / _time(text)

@@ -42,7 +42,7 @@ class Wiring(NamedTuple):
     most: Floats  # tuples at a port that one tuple from outside, by port, can make
     size: Floats
     alpha: Floats
-    alpha_tainted: Floats
+    hurt: Floats  # correct tuples that a tainted one makes necessary
     beta: Floats
     gamma: Floats
     unit_members: Ints  # nodes and copies that fail together, as node * 2 + copy

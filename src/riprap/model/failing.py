@@ -72,9 +72,8 @@ def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
     s.alive[node, copy] = True
     age = w.node_age[node, 0] + rng.random() * (w.node_age[node, 1] - w.node_age[node, 0])
     for port in range(w.node_ports[node], w.node_ports[node + 1]):
-        s.unstable[port, copy] = s.filling[port, copy] = 0.0
+        # What comes back whole is as it was, hurt or not.
         if w.size[port] == 0.0 or w.node_restore[node] == WHOLE:
-            s.lost[port] = 0.0
             continue
         if others:
             # A copy that went on hands over its state.
@@ -87,7 +86,7 @@ def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
         if w.node_restore[node] == CHECKPOINT:
             _hurt(w, s, port, copy, s.lost[port] + s.nominal[port] * age)
         else:
-            s.filling[port, copy] = w.size[port]
+            s.unstable[port, copy], s.filling[port, copy] = 0.0, w.size[port]
         s.lost[port] = 0.0
 
 
@@ -108,15 +107,15 @@ def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
 @bare
 def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
     """Corrupt silently: one tuple, or as likely the state where there is one."""
-    if not s.alive[node, copy]:
-        return
-    keeps = False
+    keeps = fed = False
     for port in range(w.node_ports[node], w.node_ports[node + 1]):
         keeps = keeps or w.size[port] > 0.0
+        fed = fed or s.nominal[port] > 0.0
+    if not (fed and s.alive[node, copy]):
+        return
     if keeps and rng.random() < 0.5:
         for port in range(w.node_ports[node], w.node_ports[node + 1]):
-            hurt = min(w.alpha_tainted[port], w.gamma[port]) * w.size[port]
-            s.unstable[port, copy] = max(s.unstable[port, copy], np.floor(hurt))
+            s.unstable[port, copy] = max(s.unstable[port, copy], w.hurt[port])
     else:
         s.struck[node, copy] += 1
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from riprap.model.arrays import Floats, Ints, State, Wiring
 from riprap.model.compiling import bare, inlined
 
@@ -89,15 +87,14 @@ def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int,
     s.filling[port, copy] = max(0.0, s.filling[port, copy] - clean - tainted)
     left = s.unstable[port, copy]
     if tainted:
-        hurt = np.floor(min(w.alpha_tainted[port], w.gamma[port]) * w.size[port])
         after = _after_last(rng, clean, tainted)
-        left = max(left - (clean - after), hurt) - after
+        left = max(left - (clean - after), w.hurt[port]) - after
     else:
         left -= clean
     s.unstable[port, copy] = max(0.0, left)
     if left <= 0.0:
         node = w.port_node[port]
-        if not is_unstable(w, s, node, copy):
+        if not is_unstable(w, s, node, copy) and not is_filling(w, s, node, copy):
             s.own[node, copy] = False
 
 
@@ -120,17 +117,17 @@ def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int)
         if s.struck[node, copy] and clean and s.alive[node, copy]:
             s.struck[node, copy] -= 1
             struck = 1
-    healthy = clean
+    healthy, spoilt = clean, struck
     if struck and whole + ill == 1:
         healthy -= 1
-    if whole and not ill and tainted and w.size[port] > 0.0:
+    if whole and not ill and tainted and w.hurt[port] > 0.0:
         # It is stable until the tainted tuple comes. Leaps end there, so this is about tuples of one moment.
-        healthy, struck = 0, struck + healthy
+        healthy, spoilt = 0, clean
     first, last = w.node_outputs[node], w.node_outputs[node + 1]
     if whole:
         shares = w.scratch[port] if filling else w.clean[port]
         _emit(rng, healthy, shares, w.exclusive[port], s.out[first:last])
-    made_tainted = tainted + struck + (healthy if ill else 0)
+    made_tainted = tainted + (clean if ill else spoilt)
     _emit(rng, made_tainted, w.tainted[port], w.exclusive[port], s.out_tainted[first:last])
     if w.size[port] > 0.0:
         for copy in range(w.node_copies[node]):
@@ -154,9 +151,13 @@ def cascade(rng: Any, w: Wiring, s: State) -> None:
                 else:
                     s.lost_tuples[0] += clean + tainted
                 continue
-            if w.node_sink[node] >= 0:
-                s.clean[w.node_sink[node]] += clean
-                s.tainted[w.node_sink[node]] += tainted
+            sink = w.node_sink[node]
+            if sink >= 0:
+                spoilt = min(clean, s.struck[node, 0])
+                s.struck[node, 0] -= spoilt
+                s.clean[sink] += clean - spoilt
+                s.tainted[sink] += tainted + spoilt
+                continue
             _take_in(rng, w, s, port, clean, tainted)
         for output in range(w.node_outputs[node], w.node_outputs[node + 1]):
             clean, tainted = s.out[output], s.out_tainted[output]
@@ -195,7 +196,7 @@ def must_step(w: Wiring, s: State) -> bool:
         if not (ill or whole):
             continue
         for port in range(w.node_ports[node], w.node_ports[node + 1]):
-            if s.flow[port] > 0.0 and whole and w.size[port] > 0.0:
+            if s.flow[port] > 0.0 and whole and w.hurt[port] > 0.0:
                 return True
             if not (ill or s.flow[port] > 0.0):
                 continue
@@ -227,3 +228,33 @@ def safe_time(w: Wiring, s: State, now: float, until: float) -> float:
                     if fastest > 0.0:
                         until = min(until, now + (left - each) / fastest)
     return until
+
+
+@bare
+def release(rng: Any, w: Wiring, s: State) -> None:
+    """Let operators that are back have the tuples that waited for them, one at a time, ports and kinds at random."""
+    ports = len(w.port_node)
+    while True:
+        waiting = 0
+        for port in range(ports):
+            node = w.port_node[port]
+            if s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1]):
+                waiting += s.waiting[port] + s.waiting[port + ports]
+        if waiting == 0:
+            return
+        drawn = int(rng.random() * waiting)
+        for port in range(ports):
+            node = w.port_node[port]
+            if not (s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1])):
+                continue
+            if drawn < s.waiting[port]:
+                s.waiting[port] -= 1
+                s.came[port] += 1
+                break
+            drawn -= s.waiting[port]
+            if drawn < s.waiting[port + ports]:
+                s.waiting[port + ports] -= 1
+                s.came_tainted[port] += 1
+                break
+            drawn -= s.waiting[port + ports]
+        cascade(rng, w, s)

@@ -6,7 +6,7 @@ and punctuations, which travel on streams of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from riprap.errors import ModelError
@@ -62,7 +62,8 @@ _PUNCTUATION = " punctuation"
 def _part(operator: Operator, profile: Profile, punctuated: set[str]) -> Part:
     mine = profile.operators[operator.name]
     streams = operator.outputs
-    marks = [s + _PUNCTUATION for port in operator.ports for s in port if s + _PUNCTUATION in punctuated]
+    read = dict.fromkeys(s + _PUNCTUATION for port in operator.ports for s in port)
+    marks = [s for s in read if s in punctuated]
     passes = bool(marks) and operator.traits.punctuation.startswith("passes")
     marked = mine.punctuated > 0 or passes
     outputs = (*streams, *((s + _PUNCTUATION for s in streams) if marked else ()))
@@ -114,23 +115,30 @@ def _check_names(graph: Graph, operators: list[Operator], profile: Profile) -> N
             "or measure them with `riprap profile`"
         )
     for operator in operators:
-        if isinstance(operator, Source):
-            if operator.name not in profile.rates:
-                raise ModelError(
-                    f"the profile has no rate for source '{operator.name}': add one under 'rates'"
-                )
-            continue
-        needs, has = len(operator.ports), len(profile.operators[operator.name].ports)
-        if needs != has:
+        ports = profile.operators[operator.name].ports
+        if isinstance(operator, Source) and operator.name not in profile.rates:
+            raise ModelError(f"the profile has no rate for source '{operator.name}': add one under 'rates'")
+        needs = 1 if isinstance(operator, Source) else len(operator.ports)
+        if needs != len(ports):
             raise ModelError(
-                f"operator '{operator.name}' has {needs} ports, its profile {has}: describe each under 'ports'"
+                f"operator '{operator.name}' has {needs} ports, its profile {len(ports)}: describe each under 'ports'"
             )
-        for port in profile.operators[operator.name].ports:
-            unknown = (
-                set(port.selectivity) - set(operator.outputs) if isinstance(port.selectivity, dict) else ()
+        for port in ports:
+            _check_streams(operator, port)
+
+
+def _check_streams(operator: Operator, port: Port) -> None:
+    if not isinstance(port.selectivity, Mapping):
+        return
+    there = ", ".join(operator.outputs)
+    for stream in port.selectivity:
+        if stream not in operator.outputs:
+            raise ModelError(
+                f"operator '{operator.name}' has no stream '{stream}' to be selective about; there are: {there}"
             )
-            for stream in unknown:
-                raise ModelError(
-                    f"operator '{operator.name}' has no stream '{stream}' to be selective about; "
-                    f"there are: {', '.join(operator.outputs)}"
-                )
+    for stream in operator.outputs:
+        if stream not in port.selectivity:
+            raise ModelError(
+                f"operator '{operator.name}': its selectivity says nothing of stream '{stream}': say 0 if nothing "
+                "comes out"
+            )

@@ -28,7 +28,8 @@ _CHUNK = 25
 class Faults:
     """What goes wrong: crashes and silent corruptions of each operator a second, and seconds until one is back.
 
-    ``crash`` makes one operator crash at a time of your choice, whatever the rates are.
+    ``crash`` instead makes one operator crash, once, at a time of your choice: a quarter into the horizon, if you say
+    none. ``together`` are operators that fail together, as those of a process or a host do.
     """
 
     crash_rate: float = 0.0
@@ -39,6 +40,8 @@ class Faults:
     together: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.crash is not None and (self.crash_rate or self.corruption_rate):
+            raise ModelError("a forced crash is the only fault there is: leave out the rates, or the crash")
         for name in ("crash_rate", "corruption_rate", "recovery"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -66,8 +69,9 @@ class Estimate:
         """Return the estimate of so many times the value."""
         return Estimate(self.mean * by, self.low * by, self.high * by)
 
-    def to_json(self) -> dict[str, float]:
-        return {"mean": self.mean, "low": self.low, "high": self.high}
+    def to_json(self) -> dict[str, float | None]:
+        bounds = {"low": self.low, "high": self.high}
+        return {"mean": self.mean, **{k: v if math.isfinite(v) else None for k, v in bounds.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +148,8 @@ def predict(
     Replication r draws from a stream of its own, by ``seed`` and r: so two techniques meet the same luck as far as that
     goes. ``spread`` has chunks of replications run elsewhere, such as by Spark.
     """
+    if seed < 0:
+        raise ModelError(f"seed is {seed}: give a whole number of at least 0")
     if replications < 1:
         raise ModelError(f"replications is {replications}: give at least 1")
     if not (math.isfinite(horizon) and horizon > 0):
@@ -198,11 +204,12 @@ def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: i
         crash_at[wired.units_of(name)] = at
     elif faults.at is not None:
         raise ModelError("a time of a crash needs the operator that is to crash")
+    # Numbers of another type would have the simulation compiled anew.
     return Asked(
-        horizon,
-        np.full(units, faults.crash_rate),
-        np.full(len(wired.nodes), faults.corruption_rate),
-        np.full(units, faults.recovery),
+        float(horizon),
+        np.full(units, faults.crash_rate, np.float64),
+        np.full(len(wired.nodes), faults.corruption_rate, np.float64),
+        np.full(units, faults.recovery, np.float64),
         crash_at,
         ticks,
     )

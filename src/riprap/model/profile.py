@@ -108,6 +108,8 @@ class Profile:
         """Return the profile with all sources together at another rate, in the same proportions."""
         _number("rate", rate, above=True)
         total = sum(self.rates.values())
+        if total == 0:
+            raise ModelError("the profile has no rate of any source: add one for each under 'rates'")
         return replace(self, rates={name: own * rate / total for name, own in self.rates.items()})
 
     def write(self, file: Path) -> None:
@@ -127,8 +129,8 @@ def read_profile(file: Path) -> Profile:
         raise ModelError(f"the profile {file} cannot be read: {error}") from error
     try:
         return profile_of(told)
-    except ModelError as error:
-        raise ModelError(f"{file}: {error}") from error
+    except (ModelError, FormatError) as error:
+        raise type(error)(f"{file}: {error}") from error
 
 
 def profile_of(told: Any) -> Profile:
@@ -199,6 +201,10 @@ def _check(name: str, operator: OperatorProfile) -> None:
             _number(f"{where}: selectivity{f' of {stream}' if stream else ''}", share)
     for key in ("filling", "ticked", "tuple_bytes", "punctuated", "on_punctuation"):
         _number(f"{what}: {key}", getattr(operator, key))
+    if operator.filling > 1:
+        raise ModelError(
+            f"{what}: filling is the share of results of an empty state, at most 1, got {operator.filling!r}"
+        )
     if operator.shift is not None and (not _is_number(operator.shift) or operator.shift < -1):
         raise ModelError(
             f"{what}: shift is by how much selectivity grows, such as 0.1, got {operator.shift!r}"

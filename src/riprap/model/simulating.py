@@ -9,7 +9,7 @@ import numpy as np
 from riprap.model.arrays import Asked, Floats, State, Told, Wiring
 from riprap.model.compiling import compiled
 from riprap.model.failing import are_up, fail_over, look_again, mean_flows, recover, strike
-from riprap.model.leaping import cascade, must_step, safe_time
+from riprap.model.leaping import cascade, must_step, release, safe_time
 
 
 @compiled
@@ -133,10 +133,6 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
                 changed = True
                 for member in members:
                     recover(rng, w, s, member // 2, member % 2)
-                    for port in range(w.node_ports[member // 2], w.node_ports[member // 2 + 1]):
-                        s.came[port] += s.waiting[port]
-                        s.came_tainted[port] += s.waiting[port + ports]
-                        s.waiting[port] = s.waiting[port + ports] = 0
         for each in range(2 * nodes):
             if strike_at[each] <= now:
                 corruptions += 1
@@ -150,7 +146,7 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
         if changed:
             look_again(w, s)
             fail_over(w, s, now, failover_at)
-            cascade(rng, w, s)
+            release(rng, w, s)
         up_now, up_now_alone = are_up(w, s)
     return Told(up, up_alone, crashes, corruptions, s.lost_tuples[0], leaps, s.clean, s.tainted, series)
 

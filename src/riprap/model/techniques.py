@@ -43,6 +43,13 @@ class Protection:
     copies: int = 1
     every: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name, value in (("age", self.age[0]), ("failover", self.failover), ("every", self.every)):
+            if not 0 <= value < float("inf"):
+                raise ModelError(f"{name} of a protection is {value!r}: give seconds of at least zero")
+        if not self.age[0] <= self.age[1] < float("inf"):
+            raise ModelError(f"age of a protection is {self.age!r}: give the least and the greatest")
+
 
 class Technique(Protocol):
     """How an application is protected."""

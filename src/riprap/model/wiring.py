@@ -123,6 +123,8 @@ def _nodes(parts: Sequence[Part], protections: Mapping[str, Protection]) -> Iter
         protection = protections.get(part.name, Protection())
         if protection.copies not in (1, 2):
             raise ModelError(f"operator '{part.name}': {protection.copies} copies; a model has one or two")
+        if part.sink and (protection.group is not None or protection.copies > 1):
+            raise ModelError(f"'{part.name}' is a sink: its results are outside, and it cannot have copies")
         for replica in range(2 if protection.group is not None else 1):
             yield Node(part, protection, replica)
 
@@ -175,17 +177,20 @@ def _ports(nodes: Sequence[Node]) -> dict[str, Any]:
             )
             filling[place, output] = share * node.part.profile.filling
     ports = [entry.port for _, _, entry in rows]
+    # A tuple that a split sends to one of its outputs goes to no other. Measured shares may add up to a little more.
+    exclusive = (clean.sum(1) <= 1.001) & ((clean > 0).sum(1) > 1)
+    for shares in (clean, tainted, filling):
+        shares[exclusive] /= np.maximum(1.0, shares[exclusive].sum(1))[:, np.newaxis]
     return {
         "port_node": np.array([number for number, _, _ in rows]),
         "port_rate": np.array([entry.rate for _, _, entry in rows]),
         "clean": clean,
         "tainted": tainted,
         "scratch": filling,
-        # A tuple that a split sends to one of its outputs goes to no other.
-        "exclusive": (tainted.sum(1) <= 1.0) & ((clean > 0).sum(1) > 1),
+        "exclusive": exclusive,
         "size": np.floor([p.state for p in ports]),
         "alpha": np.array([p.alpha for p in ports]),
-        "alpha_tainted": np.array([p.alpha_tainted for p in ports]),
+        "hurt": np.floor([min(p.alpha_tainted, p.gamma) * np.floor(p.state) for p in ports]),
         "beta": np.array([p.beta for p in ports]),
         "gamma": np.array([p.gamma for p in ports]),
     }
@@ -207,7 +212,8 @@ def _most(
             if entry.rate > 0:
                 most[port, port] = 1.0
             for output, share in enumerate(entry.shares):
-                reach = np.ceil(share) * most[port]
+                # Copies that differ, one of them ill, put out two tuples for one.
+                reach = np.ceil(share) * most[port] * node.protection.copies
                 first = output_first[number] + output
                 for link in range(link_first[first], link_first[first + 1]):
                     most[link_port[link]] += reach

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from riprap.model.arrays import CHECKPOINT, SCRATCH, Asked
+from riprap.model.arrays import CHECKPOINT, WHOLE, Asked
 from riprap.model.tokens.names import FINE, TICK, Names
 from riprap.model.wiring import Wired
 from riprap.san import Activity, Case, Deterministic, Exponential, InputGate, OutputGate
@@ -96,16 +96,16 @@ class Faults(Names):
         lines: list[str] = []
         others = [f"{name}.alive{other} == 1" for other in self.copies(node) if other != copy]
         for port in self.stateful(node):
+            if self.w.node_restore[node] == WHOLE:
+                continue
             unstable, filling = self.at(port, f"unstable{copy}_"), self.at(port, f"filling{copy}_")
             lost = self.at(port, "lost")
-            mine = [f"{unstable} = 0", f"{filling} = 0"]
             if self.w.node_restore[node] == CHECKPOINT:
                 age = float(self.w.node_age[node].mean())
-                mine.append(
-                    f"{unstable} = {self.need(port, f'({lost} / {FINE} + {float(self.nominal[port]) * age!r})')}"
-                )
-            elif self.w.node_restore[node] == SCRATCH:
-                mine.append(f"{filling} = {int(self.w.size[port])}")
+                lost_in_all = f"({lost} / {FINE} + {float(self.nominal[port]) * age!r})"
+                mine = [f"{unstable} = max({unstable}, {self.need(port, lost_in_all)})"]
+            else:
+                mine = [f"{unstable} = 0", f"{filling} = {int(self.w.size[port])}"]
             mine.append(f"{lost} = 0")
             if others:
                 other = 1 - copy
@@ -212,7 +212,8 @@ class Faults(Names):
 
     def _strikes(self, node: int) -> Iterator[Activity]:
         rate = float(self.asked.corruption_rate[node])
-        for copy in self.copies(node) if rate > 0 else ():
+        fed = any(self.nominal[port] > 0 for port in self.ports(node))
+        for copy in self.copies(node) if rate > 0 and fed else ():
             name = self.names[node]
             one = Case(0.5 if self.stateful(node) else 1, then=f"{name}.struck{copy} += 1")
             cases = [one]

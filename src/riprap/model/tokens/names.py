@@ -77,7 +77,7 @@ class Names:
         return put if self.w.node_kept[node] else f"if {self.alive(node)}:\n  {put}\nelse:\n  lost += {count}"
 
     def hurt_by_taint(self, port: int) -> int:
-        return int(min(self.w.alpha_tainted[port], self.w.gamma[port]) * self.w.size[port])
+        return int(self.w.hurt[port])
 
     def need(self, port: int, lost: str) -> str:
         size = float(self.w.size[port])

@@ -78,7 +78,8 @@ class Tuples(Names):
     def _cases(self, node: int, port: int, tainted: bool) -> Iterator[Case]:
         after = self._taken_in(node, port, tainted)
         if self.w.node_sink[node] >= 0:
-            yield Case(1, then=("tainted += 1" if tainted else "clean += 1") + after)
+            struck = f"if {self.names[node]}.struck0 > 0:\n  tainted += 1\nelse:\n  clean += 1"
+            yield Case(1, then=("tainted += 1" if tainted else struck) + after)
             return
         if not self.outputs(node):
             yield Case(1, then=after.lstrip("\n"))
@@ -120,7 +121,7 @@ class Tuples(Names):
                 chances.append((self.out(node, output, kind), share, most))
             if self.w.exclusive[port]:
                 each = [(f"({share} if {comes} else 0)", [f"{sent} += 1"]) for sent, share, _ in chances]
-                rest = "(1 - " + " - ".join(p for p, _ in each) + ")"
+                rest = "max(0, 1 - " + " - ".join(p for p, _ in each) + ")"
                 options.append([*each, (rest, [])])
                 continue
             for sent, share, most in chances:

@@ -1,0 +1,94 @@
+"""What crashes cost, worked out by hand: two in a row, a split, and tuples that wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.model.test_leaping import part
+
+from riprap.model import Part, Protection
+from riprap.model.arrays import Asked, Told
+from riprap.model.simulating import simulate
+from riprap.model.wiring import wire
+
+# Every tuple passes, so that nothing is left to chance.
+SUMS = (
+    part("In", rate=10.0),
+    part("First", "In"),
+    part("Sums", "First", state=1000, alpha=0.0, alpha_tainted=0.02, beta=1.0),
+    part("Out", "Sums", sink=True),
+)
+
+
+def crashed(
+    parts: tuple[Part, ...],
+    protections: dict[str, Protection],
+    crashes: dict[str, float],
+    *,
+    recovery: dict[str, float],
+    horizon: float = 100.0,
+) -> Told:
+    wired = wire(parts, protections)
+    units = len(wired.units)
+    at, back = np.full(units, np.inf), np.full(units, 1.0)
+    for name, when in crashes.items():
+        (unit,) = wired.units_of(name)
+        at[unit], back[unit] = when, recovery[name]
+    asked = Asked(horizon, np.zeros(units), np.zeros(len(wired.nodes)), back, at, 0)
+    return simulate(wired.wiring, asked, np.random.default_rng(1))
+
+
+def test_a_second_crash_does_not_heal() -> None:
+    # First is down for 20 s: Sums lacks 200 tuples, and needs 200 more, 20 s. At 35 s it has had 50 of them, and is
+    # down for 1 s: 10 tuples lost. What it needs is still the 150 that were left, 15 s.
+    told = crashed(
+        SUMS,
+        {"Sums": Protection(restore="checkpoint")},
+        {"First": 10.0, "Sums": 35.0},
+        recovery={"First": 20.0, "Sums": 1.0},
+    )
+    assert told.up == pytest.approx(100 - 20 - 5 - 1 - 15, abs=0.2)
+
+
+def test_what_comes_back_whole_is_as_it_was() -> None:
+    told = crashed(
+        SUMS,
+        {"Sums": Protection(restore="whole", kept=True)},
+        {"First": 10.0, "Sums": 35.0},
+        recovery={"First": 20.0, "Sums": 1.0},
+    )
+    # The tuples that waited count as well: 20 s after First is back it is stable, down for one of them.
+    assert told.up == pytest.approx(100 - 20 - 20, abs=0.2)
+    assert told.lost == 200
+
+
+def test_tuples_that_waited_heal_one_by_one() -> None:
+    # Sums starts from nothing, and 200 tuples wait. Those after the first 30, which fill it, come out in full.
+    parts = (
+        part("In", rate=10.0),
+        part("Sums", "In", state=30),
+        part("Out", "Sums", sink=True),
+    )
+    told = crashed(parts, {"Sums": Protection(kept=True)}, {"Sums": 10.0}, recovery={"Sums": 20.0})
+    assert told.lost == 0
+    # One half of 30, give or take, is left out by chance.
+    assert 1000 - 30 <= told.clean.sum() + 1 <= 1000
+
+
+def test_a_tuple_goes_one_way_at_a_split() -> None:
+    parts = (
+        part("In", rate=10.0),
+        part("Route", "In", outputs=("left", "right"), shares=(0.5, 0.5)),
+        part("Left", "left", sink=True),
+        part("Right", "right", sink=True),
+    )
+    told = crashed(parts, {}, {}, recovery={})
+    assert told.clean.sum() == pytest.approx(1000, abs=1)
+    assert 400 < told.clean[0] < 600
+
+
+def test_what_does_not_spread_lasts_until_the_state_is_full() -> None:
+    parts = (part("In", rate=10.0), part("Sums", "In", state=100), part("Out", "Sums", sink=True))
+    told = crashed(parts, {}, {"Sums": 10.0}, recovery={"Sums": 5.0})
+    assert told.up == pytest.approx(100 - 5 - 10, abs=0.2)
+    assert told.up_alone == pytest.approx(told.up, abs=1e-9)
