@@ -33,8 +33,11 @@ def asked_of(wired: Wired, crashes: float, corruptions: float, **more: float) ->
 
 @pytest.mark.parametrize(
     ("parts", "protections", "crashes", "corruptions"),
-    [(CHAIN, CHECKPOINTS, 0.01, 0.01), (CHAIN, GROUPS, 0.01, 0.0), (TREE, COPIES, 0.005, 0.02)],
-    ids=["checkpoints", "groups", "copies"],
+    [
+        pytest.param(CHAIN, CHECKPOINTS, 0.01, 0.01, id="checkpoints"),
+        pytest.param(CHAIN, GROUPS, 0.01, 0.0, id="groups", marks=pytest.mark.slow),
+        pytest.param(TREE, COPIES, 0.005, 0.02, id="copies", marks=pytest.mark.slow),
+    ],
 )
 def test_leaps_agree_with_tokens(
     parts: tuple[Part, ...], protections: Mapping[str, Protection], crashes: float, corruptions: float
