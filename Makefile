@@ -34,7 +34,7 @@ services: $(STAMP)
 	$(BIN)/python -m tests.services.install
 
 # Files are handed out as they are listed: those that take longest are not among the last.
-PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
 test: $(STAMP)
 	$(PYTEST) -m 'not slow' $(ARGS)

@@ -76,6 +76,7 @@ def test_log_watch_goes_on_after_its_driver_is_killed(tmp_path: Path, runs: Path
     assert SegmentLog.end_of(segments.parent) == len(lines) + 1
 
 
+@pytest.mark.slow
 def test_a_live_log_has_no_end(spark: SparkSession, tmp_path: Path, runs: Path) -> None:
     lines = [failed(f"06:00:0{s}") for s in range(5)]
     logs = tmp_path / "logs"

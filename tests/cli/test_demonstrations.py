@@ -55,6 +55,7 @@ def test_settings_reach_the_application(riprap: Command) -> None:
         assert part in done.out
 
 
+@pytest.mark.slow
 def test_the_demonstration_of_log_watch(tmp_path: Path) -> None:
     command = ["-m", "riprap", "demo", "--app", "logwatch", "--events", str(LINES), "--seed", "2"]
     done = in_process([*command, "--json"], tmp_path)

@@ -121,6 +121,7 @@ for arguments in (["good"], ["bad"], ["endless", "--trigger", "100ms"], ["good",
 """
 
 
+@pytest.mark.slow
 def test_own_applications_that_end_fail_and_are_stopped(tmp_path: Path) -> None:
     (tmp_path / "apps.py").write_text(APPLICATIONS)
     (tmp_path / "program.py").write_text(PROGRAM)

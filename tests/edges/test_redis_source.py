@@ -18,6 +18,9 @@ from riprap.adapters.redis_streams import RedisFetcher
 from riprap.adapters.retrying import ConnectionLost
 from riprap.graph.connectors import FromRedis
 
+# test_sources and test_sinks have the same for every system.
+pytestmark = pytest.mark.slow
+
 REMOVED = r"Redis stream {stream}: {gone} removed before the run had read them \(the last it read is {last}\)"
 
 

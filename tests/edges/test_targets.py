@@ -34,6 +34,9 @@ from riprap.expressions import parse_schema
 from riprap.graph.connectors import SinkConnector
 from riprap.runtime.kafka import KafkaTarget
 
+# test_sources and test_sinks have the same for every system.
+pytestmark = pytest.mark.slow
+
 SCHEMA = parse_schema(
     "b boolean, i1 tinyint, i2 smallint, i4 int, i8 bigint, f4 float, f8 double, m decimal(38,10), w decimal(20,0), "
     "s string, d date, t timestamp, u timestamp_ntz, raw binary, l array<bigint>, ls array<string>"

@@ -20,6 +20,9 @@ from riprap.adapters import tcp
 from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpTarget
 
+# test_sources and test_sinks have the same for every system.
+pytestmark = pytest.mark.slow
+
 ROWS = 40_000
 
 

@@ -38,6 +38,9 @@ from riprap.runtime import draining
 from riprap.runtime.fetched_feed import FetchedFeed
 from riprap.runtime.leaving import Leaving
 
+# test_sources and test_sinks have the same for every system.
+pytestmark = pytest.mark.slow
+
 RESET = struct.pack("ii", 1, 0)
 
 

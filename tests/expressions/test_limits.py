@@ -96,7 +96,13 @@ def unary() -> Iterator[str]:
         yield from (f"{how}({name}1 as {type})" for how in ("cast", "try_cast") for type in CASTS)
 
 
-@pytest.mark.parametrize("texts", [list(binary()), list(unary())], ids=["two operands", "one operand"])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(list(binary()), id="two operands", marks=pytest.mark.slow),
+        pytest.param(list(unary()), id="one operand"),
+    ],
+)
 def test_limits(spark: SparkSession, texts: list[str]) -> None:
     data = table()
     ddl = ", ".join(f"{field.name} {type_name(field.type)}" for field in data.schema)

@@ -35,7 +35,10 @@ MIXTURES = {
 }
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
+@pytest.mark.parametrize(
+    "mixture",
+    ["everything", *(pytest.param(m, marks=pytest.mark.slow) for m in MIXTURES if m != "everything")],
+)
 @settings(
     max_examples=max(1, int(100 * TIMES)),
     deadline=None,

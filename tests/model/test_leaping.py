@@ -97,16 +97,16 @@ KEPT = {
 @pytest.mark.parametrize(
     ("parts", "protections", "crashes", "corruptions"),
     [
-        (CHAIN, {}, 0.01, 0.01),
-        (CHAIN, CHECKPOINTS, 0.01, 0.0),
         (CHAIN, GROUPS, 0.01, 0.01),
-        (CHAIN, COPIES, 0.0, 0.03),
         (CHAIN, KEPT, 0.01, 0.01),
-        (TREE, {}, 0.0, 0.03),
         (TREE, CHECKPOINTS, 0.01, 0.01),
         (TREE, COPIES, 0.01, 0.01),
-        (TREE, KEPT, 0.01, 0.01),
         (TICKED, {"Counts": Protection(restore="checkpoint", age=(0.5, 0.5))}, 0.02, 0.02),
+        pytest.param(CHAIN, {}, 0.01, 0.01, marks=pytest.mark.slow),
+        pytest.param(CHAIN, CHECKPOINTS, 0.01, 0.0, marks=pytest.mark.slow),
+        pytest.param(CHAIN, COPIES, 0.0, 0.03, marks=pytest.mark.slow),
+        pytest.param(TREE, {}, 0.0, 0.03, marks=pytest.mark.slow),
+        pytest.param(TREE, KEPT, 0.01, 0.01, marks=pytest.mark.slow),
     ],
 )
 def test_leaps_agree_with_single_tuples(

@@ -143,7 +143,7 @@ def test_a_killed_worker_of_a_reader_is_replaced(
     assert rows_in(tmp_path / "out") == expected(table)
 
 
-@pytest.mark.parametrize("restart", ["resume", "live"])
+@pytest.mark.parametrize("restart", ["resume", pytest.param("live", marks=pytest.mark.slow)])
 def test_a_reader_goes_on_where_it_stopped_or_at_the_live_edge(
     spark: SparkSession, calls: tuple[Path, pa.Table], runs: Path, tmp_path: Path, restart: Any
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_dead_runs_pages_are_swept_once_its_folder_is_gone(spark: SparkSession
     assert not page_folder(run.folder).exists()
 
 
+@pytest.mark.slow
 def test_pages_do_not_grow_with_the_number_of_batches(
     spark: SparkSession, runs: Path, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def _saved(folder: Path) -> bool:
     return any(line.get("checkpoints", {}).get("pairs_of", {}).get("version", 0) > 0 for line in lines)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_with_the_host_twice(spark: SparkSession, tmp_path: Path) -> None:
     app = app_of(tmp_path / "out", rr.checkpoint(every="300ms"))
     folder = leave(app, spark, batches=8, buckets=4, parallelism=2, runs=tmp_path / "runs")

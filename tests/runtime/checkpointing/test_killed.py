@@ -47,7 +47,7 @@ DEATHS = {
     "anywhere": Death(None, wiped=True, then="restore-paged:1:calls"),
 }
 # The others are slow tests.
-QUICK = ("manifest", "collecting")
+QUICK = ("manifest",)
 
 
 @pytest.fixture(scope="module")
