@@ -15,13 +15,14 @@ from rich.progress import TextColumn, TimeRemainingColumn
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, load_from, positive, positive_number
+from riprap.cli.model_compare import compare_with_campaign, with_interval
 from riprap.cli.run_folders import find_run
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.graph.policies import seconds
 
 if TYPE_CHECKING:
     from riprap.apps.models import BuiltInModel
-    from riprap.model import Estimate, Profile, Technique
+    from riprap.model import Profile, Technique
     from riprap.model.prediction import Spread
     from riprap.model.sweep import Point, Sweep
 
@@ -126,8 +127,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     for assumed in profile.assumed:
         screen.note(f"assumed: {assumed}")
     if arguments.compare is not None:
-        _refuse_beside_compare(arguments)
-        return _compare(arguments, graph, profile, screen)
+        return compare_with_campaign(arguments, graph, profile, screen)
     measured = _measured(arguments, graph, profile)
     points = _predict(arguments, graph, profile, published, screen)
     if arguments.html is not None:
@@ -191,19 +191,6 @@ def _predict(
         )
 
 
-# What a campaign settles itself.
-_SETTLED = ("technique", "rate", "recovery", "horizon", "fault_rate", "sdc_rate", "crash", "at", "together", "group",
-            "every", "age", "failover", "master", "measured")  # fmt: skip
-
-
-def _refuse_beside_compare(arguments: argparse.Namespace) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in _SETTLED if getattr(arguments, name) not in (None, [])]
-    if given:
-        raise UsageError(
-            f"--compare takes faults, rates and times from the campaign: leave out {', '.join(given)}"
-        )
-
-
 @contextlib.contextmanager
 def _spread(master: str | None) -> Iterator[Spread | None]:
     """Give what runs replications on Spark, if that is asked for."""
@@ -220,55 +207,6 @@ def _spread(master: str | None) -> Iterator[Spread | None]:
         yield on_spark(session)
     finally:
         session.stop()
-
-
-def _compare(arguments: argparse.Namespace, graph: rr.Graph, profile: Profile, screen: Screen) -> int:
-    from riprap.faults.folder import CampaignFolder
-    from riprap.model.compare import compare
-
-    path = find_run(
-        arguments.compare, arguments.campaigns, kind="a campaign", sign="campaign.json", option="--campaigns"
-    )
-    with screen.bars(TextColumn("[dim]{task.description}"), screen.bar(), TimeRemainingColumn()) as bars:
-        task = bars.add_task("starting", total=1.0)
-        made = compare(
-            graph,
-            profile,
-            CampaignFolder(path),
-            replications=arguments.replications,
-            seed=arguments.seed,
-            show=lambda name, share: bars.update(task, description=f"a crash of {name}", completed=share),
-        )
-    if arguments.html is not None:
-        from riprap.model.report import write_comparison
-
-        write_comparison(arguments.html, made, seed=arguments.seed)
-        screen.note(f"As a page: {shown(arguments.html)}")
-    if screen.json:
-        screen.print_json(made.to_json())
-        return 0
-    screen.say(
-        f"One crash of {made.outage:g} s at {made.rate:g} tuples/s, over {made.horizon:,.0f} s; campaign {path}"
-    )
-    screen.say()
-    table = new_table("operator")
-    for heading in ("availability", "R, measured", "tainted tuples", "I, measured"):
-        table.add_column(heading, justify="right")
-    for each in made.operators:
-        table.add_row(
-            each.operator,
-            _shown(each.prediction.availability, 5),
-            "?" if each.R is None else str(each.R),
-            _shown(each.prediction.tainted_tuples, 0),
-            f"{each.I:.2f}",
-        )
-    screen.out.print(table)
-    for what, pairs in made.ranked_otherwise().items():
-        words = ", ".join(f"{one} and {other}" for one, other in pairs)
-        measured = "R" if what == "availability" else "I"
-        told = f"ranks {words} otherwise than {measured} does" if pairs else f"ranks all as {measured} does"
-        screen.say(f"{what.replace('_', ' ').capitalize()}: {told}.")
-    return 0
 
 
 def _asked(arguments: argparse.Namespace) -> tuple[rr.Graph, Profile, BuiltInModel | None]:
@@ -397,9 +335,9 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
         written = made.cost.checkpoint_bytes
         table.add_row(
             *(words[name] for name in varying),
-            _shown(made.availability, 5),
+            with_interval(made.availability, 5),
             f"{made.alone.mean:.5f}",
-            _shown(made.tainted_tuples, 0),
+            with_interval(made.tainted_tuples, 0),
             f"{made.share.mean:.2%}",
             f"+{made.cost.copies}",
             "?" if written is None else f"{written / 1e6:.2f} MB/s",
@@ -423,10 +361,6 @@ def _words(point: Point) -> dict[str, str]:
         "recovery": f"{faults.recovery:g} s",
         "horizon": f"{setting.horizon:g} s",
     }
-
-
-def _shown(estimate: Estimate, digits: int) -> str:
-    return f"{estimate.mean:,.{digits}f} ± {estimate.high - estimate.mean:,.{digits}f}"
 
 
 def _list_of(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
