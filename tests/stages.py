@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from riprap.runtime.packets import labels, pack, unpack
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
 from riprap.graph.operators import Outlet, Sink, Source
 from riprap.operators.arrival import Rows
 from riprap.runtime import tables as lookups
-from riprap.runtime.packets import labels, pack, unpack
 from riprap.runtime.sinks import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task

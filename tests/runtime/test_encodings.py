@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from riprap.runtime.packets import pack, unpack
 from tests.stages import run_batches
 
 import riprap as rr
@@ -16,7 +17,6 @@ from riprap.compiler import compile_graph
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows
 from riprap.runtime.listed_feed import ListedFeed
-from riprap.runtime.packets import pack, unpack
 from riprap.runtime.reading import read_rows
 from riprap.runtime.segments import SegmentLog
 

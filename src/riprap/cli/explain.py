@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
     group.add_argument("--buckets", type=positive, metavar="N", help="key buckets")
     group.add_argument("--parallelism", type=positive, metavar="N", help="tasks a batch (default: the cores)")
-    group.add_argument("--path", choices=("direct", "exchange"), help="how to feed tasks")
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -46,9 +45,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
     graph = application_of(arguments, needs_feed=False).graph()
     tasks = arguments.parallelism or os.cpu_count() or 1
-    layout = compile_graph(
-        graph, buckets=arguments.buckets or max(8, 2 * tasks), tasks=tasks, path=arguments.path
-    )
+    layout = compile_graph(graph, buckets=arguments.buckets or max(8, 2 * tasks), tasks=tasks)
     spark = None
     if arguments.spark:
         from riprap.cli.spark_plan import spark_plan
@@ -115,7 +112,11 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
     screen.out.print(_passes(layout))
     screen.heading("Processing elements")
     for element in _elements(layout):
-        how = f"{element['path']}, {element['buckets']} buckets in {element['tasks']} tasks"
+        how = (
+            "read by a streaming query of Spark"
+            if element["ingests"]
+            else f"{element['buckets']} buckets in {element['tasks']} tasks"
+        )
         screen.say(f"{element['name']}: {how}; {', '.join(element['operators'])}")
     if spark is not None:
         screen.heading("Spark's plan")
@@ -127,7 +128,7 @@ def _elements(layout: Layout) -> list[dict[str, Any]]:
         {
             "name": plan.name,
             "operators": [o.name for o in plan.graph if not isinstance(o, Inlet | Outlet)],
-            "path": plan.path,
+            "ingests": plan.ingests,
             "buckets": plan.buckets,
             "tasks": plan.tasks,
             "key": {entry.name: list(entry.key or ()) for entry in plan.entries},

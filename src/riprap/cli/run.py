@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--buckets", type=positive, metavar="N", help="key buckets, fixed for the life of the state"
     )
     group.add_argument("--parallelism", type=positive, metavar="N", help="tasks a batch (default: the cores)")
-    group.add_argument("--path", choices=("direct", "exchange"), help="how to feed tasks")
     group.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (runs)"
     )
@@ -85,9 +84,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         seconds("--trigger", arguments.trigger)
     graph = application_of(arguments, needs_feed=True).graph()
     # What is wrong is better said before the seconds it takes to start Spark.
-    compile_graph(
-        graph, buckets=arguments.buckets or 1, tasks=arguments.parallelism or 1, path=arguments.path
-    )
+    compile_graph(graph, buckets=arguments.buckets or 1, tasks=arguments.parallelism or 1)
     if arguments.folder is None:
         refuse_occupied(graph)
     delay = seconds("--restart-delay", arguments.restart_delay) if arguments.restart_delay else 0.0
@@ -101,7 +98,6 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         batch_rows=arguments.batch_rows,
         buckets=arguments.buckets,
         parallelism=arguments.parallelism,
-        path=arguments.path,
         store=arguments.store,
         ignore_state=arguments.ignore_state,
         fresh=arguments.fresh,

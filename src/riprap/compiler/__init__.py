@@ -10,15 +10,14 @@ import pyarrow as pa
 from riprap.compiler.elements import Element, fuse
 from riprap.compiler.passes import (
     check_ordering,
-    choose_path,
     describe_state,
     is_aligned,
     prune_columns,
     refuse_policies,
     source_tags,
 )
-from riprap.compiler.plan import Channel, Layout, Path, Plan
-from riprap.errors import GraphError, NotYetError
+from riprap.compiler.plan import Channel, Layout, Plan
+from riprap.errors import GraphError
 from riprap.graph.connectors import FromKafka, FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
@@ -29,29 +28,20 @@ __all__ = ["Channel", "Layout", "Plan", "compile_graph", "describe_state", "expl
 _ORDERING = "ordering"
 
 
-def compile_graph(graph: Graph, *, buckets: int, tasks: int, path: Path | None = None) -> Layout:
-    """Compile a graph for a number of key buckets and parallel tasks.
-
-    There are never more tasks than buckets. ``choose_path`` says how elements that read sources are fed, unless
-    ``path`` does; those that read channels are fed directly.
-    """
+def compile_graph(graph: Graph, *, buckets: int, tasks: int) -> Layout:
+    """Compile a graph for a number of key buckets and parallel tasks; there are never more tasks than buckets."""
     for what, value in (("buckets", buckets), ("tasks", tasks)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise GraphError(f"{what}= takes a whole number of at least 1, got {value!r}")
-    if path not in (None, "direct", "exchange"):
-        raise GraphError(f"path= is 'direct' or 'exchange', got {path!r}")
     refuse_policies(graph)
     check_ordering(graph)
-    if path == "direct" and choose_path(graph) == "exchange":
-        raise NotYetError(f"application '{graph.name}' reads a Spark DataFrame, which cannot be fed directly")
     elements = fuse(graph)
     _check_sources_together(graph, elements)
     needed = prune_columns(graph)
     roots = _roots(graph, elements)
     channels = _channels(graph, elements, needed, roots, buckets)
     plans = tuple(
-        _plan(graph, element, needed, channels, roots[element.name], buckets, tasks, path)
-        for element in elements
+        _plan(graph, element, needed, channels, roots[element.name], buckets, tasks) for element in elements
     )
     return Layout(graph=graph, plans=plans, channels=tuple(channels))
 
@@ -83,12 +73,9 @@ def explain(layout: Layout) -> Iterator[tuple[str, str]]:
             left_out = [c for c in schema.names if c not in columns]
             note = f"; leaves out {', '.join(left_out)}" if left_out else ""
             yield "prune", f"{stream}: {', '.join(columns)}{note}"
-    how = {
-        "direct": "direct: the task that reads a bucket computes it; one Spark stage, no shuffle",
-        "exchange": "exchange: rows are packed, shuffled by bucket, then computed; two Spark stages",
-    }
     for plan in layout.plans:
-        yield "feed", (f"{plan.name}: " if many else "") + how[plan.path]
+        how = "a streaming query of Spark" if plan.ingests else f"a Spark job whose {plan.tasks} tasks stay"
+        yield "run", (f"{plan.name}: " if many else "") + how
 
 
 def _extra(layout: Layout, stream: str) -> frozenset[str]:
@@ -192,7 +179,6 @@ def _plan(
     root: str,
     buckets: int,
     tasks: int,
-    path: Path | None,
 ) -> Plan:
     inlets = {c.stream: c for c in channels if element.name in c.readers}
     outlets: dict[str, tuple[Channel, ...]] = {}
@@ -212,7 +198,8 @@ def _plan(
             name=stream,
             key=_entry_key(element, stream),
             ordering=o.ordering if isinstance(o, Source) and len(sources) > 1 else None,
-            tick=o.tick if isinstance(o, Source | Inlet) else None,
+            # A clock is kept where it is heard, and nothing is kept where Spark reads.
+            tick=o.tick if isinstance(o, Source | Inlet) and not element.ingests else None,
             number=sources.index(graph[stream]) if isinstance(o, Source) else None,
             root=foreign.index(inlets[stream].root) if foreign else None,
         )
@@ -226,13 +213,11 @@ def _plan(
         reads[stream] = reads.get(stream, needed[stream]) | columns
     keyed = any(o.stateful for o in element.operators)
     one_bucket = keyed and not any(e.key for e in entries)
-    own_path: Path = choose_path(part) if path is None or inlets else path
     return Plan(
         name=element.name,
         graph=part,
         entries=entries,
         needed={**needed, **reads},
-        path=own_path,
         buckets=1 if one_bucket else buckets,
         tasks=1 if one_bucket else min(tasks, buckets),
         sources=tuple(s.name for s in sources),
@@ -242,6 +227,7 @@ def _plan(
         aligned=is_aligned(graph),
         origin=source_tags(graph) - 2,
         restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
+        ingests=element.ingests,
     )
 
 

@@ -2,8 +2,8 @@
 
 Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its
 key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
-from other elements comes by channels. Elements have levels, and read only from lower ones, so they never run in a
-circle.
+from other elements comes by channels. A source that Spark reads is an element by itself. Elements have levels, and read
+only from lower ones, so they never run in a circle.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from riprap.errors import GraphError
+from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Operator, Source
 
@@ -43,6 +44,11 @@ class Element:
         return any(isinstance(o, Source) for o in self.operators)
 
     @property
+    def ingests(self) -> bool:
+        """Whether it is a source that Spark reads."""
+        return any(reads_by_spark(o) for o in self.operators)
+
+    @property
     def replays(self) -> bool:
         """Whether its input is kept until it is saved, for one of its operators."""
         return any(o.replays for o in self.operators)
@@ -64,10 +70,11 @@ def fuse(graph: Graph) -> tuple[Element, ...]:
         _check_replays(graph, element)
     ordered = _in_order(elements)
     taken = {e.name for e in ordered if e.placed}
-    for place, element in enumerate(ordered):
+    stages = [e for e in ordered if not e.ingests]
+    for element in ordered:
         if not element.placed:
             first = next((o for o in element.operators if not isinstance(o, Source)), element.operators[0])
-            name = graph.name if place == 0 else first.name
+            name = graph.name if stages and element is stages[0] else first.name
             element.name = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in taken)
             taken.add(element.name)
     return tuple(ordered)
@@ -78,6 +85,8 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
     place = graph.places.get(operator.name)
     feeding = [_home_of(elements, graph.producer(s)) for s in operator.inputs]
     level = 1 + max((e.level for e in feeding), default=-1)
+    if reads_by_spark(operator):
+        return _made(elements, Element("", 0))
     if place is not None:
         for element in elements:
             if element.placed and element.name == place:
@@ -89,9 +98,8 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
         # Alone with its state: what is kept upstream is kept for it and no other.
         return _made(elements, Element("", level))
     if isinstance(operator, Source):
-        return next((e for e in elements if e.level == 0 and not e.placed), None) or _made(
-            elements, Element("", 0)
-        )
+        beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests)
+        return next(beside, None) or _made(elements, Element("", 0))
     highest = max(feeding, key=lambda e: e.level)
     again = not (highest.replays and isinstance(operator, Lookup))
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
@@ -106,6 +114,11 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
     return _made(elements, Element("", level))
 
 
+def reads_by_spark(operator: Operator) -> bool:
+    """Say whether an operator is a source that Spark reads."""
+    return isinstance(operator, Source) and isinstance(operator.connector, ReadBySpark)
+
+
 def _made(elements: list[Element], element: Element) -> Element:
     elements.append(element)
     return element
@@ -118,7 +131,7 @@ def _home_of(elements: Iterable[Element], operator: Operator) -> Element:
 def _takes(graph: Graph, element: Element, operator: Operator) -> bool:
     """Say whether an operator can run in an element."""
     outside = [s for s in operator.inputs if s not in element.streams]
-    if outside and element.reads_sources:
+    if element.ingests or (outside and element.reads_sources):
         return False
     if element.replays and (operator.stateful or isinstance(operator, Lookup)):
         return False

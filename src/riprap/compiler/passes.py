@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from riprap.compiler.plan import Path
 from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
@@ -34,12 +33,6 @@ def prune_columns(graph: Graph) -> dict[str, frozenset[str]]:
         if operator.clock is not None:
             needed[operator.clock] |= {_tick_column(graph, operator.clock)}
     return needed
-
-
-def choose_path(graph: Graph) -> Path:
-    """Feed a stage directly where every source can be read by bucket, else through an exchange."""
-    spark = any(isinstance(s.connector, ReadBySpark) for s in graph.of_kind(Source))
-    return "exchange" if spark else "direct"
 
 
 def describe_state(graph: Graph) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pyarrow as pa
 
@@ -23,9 +22,6 @@ def clock_slot(clock: str) -> str:
 def is_clock(slot: str) -> bool:
     """Say whether a slot holds a clock's time."""
     return slot.startswith(_CLOCK)
-
-
-Path = Literal["direct", "exchange"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +45,18 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One processing element: fused operators, their key, what they read, and how they are fed.
+    """One processing element: fused operators, their key, and what they read.
 
     ``inlets`` says which channel each stream from elsewhere comes by, ``outlets`` which channels each stream leaves by.
     ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag
     the source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
+    ``ingests``: it is a source that Spark reads, by a streaming query.
     """
 
     name: str
     graph: Graph
     entries: tuple[Entry, ...]
     needed: Mapping[str, frozenset[str]]
-    path: Path
     buckets: int
     tasks: int
     sources: tuple[str, ...] = ()
@@ -70,6 +66,7 @@ class Plan:
     aligned: bool = False
     origin: int = 1
     restart: Restart = "resume"
+    ingests: bool = False
 
     @property
     def keyed(self) -> bool:

@@ -104,7 +104,7 @@ def play_golden(
     replaced: Mapping[str, Replaced] | None = None,
 ) -> Golden:
     """Replay a graph over a feed, and keep everything; ``replaced`` state comes instead of what an element holds."""
-    layout = compile_graph(graph, buckets=1, tasks=1, path="direct")
+    layout = compile_graph(graph, buckets=1, tasks=1)
     if any(entry.root is not None for plan in layout.plans for entry in plan.entries):
         raise GraphError(
             "faults cannot be injected where sources are read in several processing elements whose streams meet: "

@@ -44,7 +44,7 @@ def set_apart(graph: Graph) -> Graph:
     places = {name: _BEHIND for name, is_behind in behind.items() if is_behind}
     apart = replace(graph, places=places)
     try:
-        compile_graph(apart, buckets=1, tasks=1, path="direct")
+        compile_graph(apart, buckets=1, tasks=1)
     except GraphError:
         # Not all of it has one key.
         return graph

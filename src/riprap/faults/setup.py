@@ -59,7 +59,7 @@ class Setup:
                         names += leaving(graph, group_of(model.protection, targets))
         lagging = weave_lags(bare) if campaign.interleave is not None else bare
         woven = weave(lagging, list(dict.fromkeys(names)), deep=campaign.deep)
-        layout = compile_graph(woven, buckets=1, tasks=1, path="direct")
+        layout = compile_graph(woven, buckets=1, tasks=1)
         check_corruption(campaign, layout)
         rows = read_feed(woven, layout)
         if len(rows) > 1 and (campaign.crashes or campaign.stretch == "source"):
@@ -74,7 +74,7 @@ class Setup:
                 f"offset {beyond[0]:,} is beyond the stream, whose last position is {last:,}. Give smaller offsets, "
                 "or a longer feed"
             )
-        elements = compile_graph(bare, buckets=1, tasks=1, path="direct").plans
+        elements = compile_graph(bare, buckets=1, tasks=1).plans
         setup = cls(
             campaign,
             chosen,

@@ -60,7 +60,7 @@ def watch_ports(graph: Graph) -> dict[tuple[str, int], PortStream]:
     bare = unprotected(graph)
     wanted = stateful_ports(bare)
     try:
-        rows = read_feed(bare, compile_graph(bare, buckets=1, tasks=1, path="direct"))
+        rows = read_feed(bare, compile_graph(bare, buckets=1, tasks=1))
     except GraphError as error:
         raise ModelError(
             f"the streams of '{graph.name}' cannot be watched, for they are watched in memory, over a feed of files or "

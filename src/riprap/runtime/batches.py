@@ -1,6 +1,6 @@
 """One batch, from the driver's side: compute once, record, publish, collect.
 
-    tasks answer -> every bucket accounted for -> ledger record -> sinks publish -> old pages go -> Spark commits
+    tasks answer -> every bucket accounted for -> ledger record -> sinks publish -> old pages go
 
 A batch that is on record already, because the driver died after writing it, is not computed again: only its publishing
 is repeated, and that changes nothing.
@@ -8,25 +8,17 @@ is repeated, and that changes nothing.
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-from pyspark.errors import PySparkException
 
 from riprap.compiler import Plan
-from riprap.errors import LedgerError, RunError
-from riprap.graph.connectors import ReadBySpark
-from riprap.graph.operators import Source
+from riprap.errors import LedgerError
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
-from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.inflow import FRONTIER
+from riprap.runtime.handed import Handed
+from riprap.runtime.inflow import FRONTIER, Offset
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
@@ -41,7 +33,7 @@ _NOTHING_YET = -(2**63)
 
 
 class BatchRunner:
-    """The function Spark calls with each batch."""
+    """Takes a processing element from record to record, and sees to it that sinks and channels have each."""
 
     def __init__(
         self,
@@ -51,7 +43,7 @@ class BatchRunner:
         outlets: Mapping[str, Outflow],
         tables: Tables,
         folder: RunFolder,
-        checkpoint: Path,
+        handed: Handed,
         meter: Meter,
         checkpointer: Checkpointer | None = None,
         clock: Callable[[], float] = time.time,
@@ -62,51 +54,61 @@ class BatchRunner:
         self._outlets = outlets
         self._tables = tables
         self._folder = folder
-        self._checkpoint = checkpoint
+        self._handed = handed
         self._meter = meter
         self._checkpointer = checkpointer
         self._clock = clock
-        self._at_hand = threading.Lock()
-        self._closed = False
-        self.refused = False
-        self.failure: BaseException | None = None
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
         self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
-        # A batch on record that Spark has not committed comes again, for those sinks that may not have had it.
-        self.owes = bool(on_record) and not (checkpoint / "commits" / str(on_record[-1])).exists()
 
-    def __call__(self, answers: Any, batch: int) -> None:
-        with self._at_hand:
-            if self._closed:
-                # Raised so that Spark does not commit it: whoever takes the run up computes it.
-                self.refused = True
-                raise RunError(f"batch {batch} came after the run was stopped")
-            try:
-                self._run(answers, batch)
-            except BaseException as error:
-                self.failure = as_riprap_error(error) if isinstance(error, PySparkException) else error
-                raise self.failure from error
+    @property
+    def next(self) -> int:
+        """The number of the batch after the newest on record."""
+        return 0 if self.last is None else self.last.batch + 1
 
-    def close(self) -> None:
-        """Let the batch at hand finish, and refuse any other."""
-        with self._at_hand:
-            self._closed = True
+    @property
+    def owes(self) -> bool:
+        """Whether a batch is on record that some sinks may not have had."""
+        return self.last is not None and self.last.batch > self._handed.batch
 
-    def _run(self, dataframe: Any, batch: int) -> None:
+    def reached(self, initial: Offset) -> Offset:
+        """Return how far the input is on record; ``initial`` is the offset of the beginning."""
+        if self.last is None:
+            return initial
+        offset = {name: end for name, (_, end) in self.last.sources.items()}
+        return {name: offset.get(name, begin) for name, begin in initial.items()} | (
+            {FRONTIER: self.last.frontier} if FRONTIER in initial else {}
+        )
+
+    def catch_up(self) -> None:
+        """Hand the newest batch over once more, where an earlier process may have died before it could."""
+        if self.owes:
+            assert self.last is not None
+            began = self._clock()
+            self._hand_over(self.last, [], began)
+
+    def run(self, batch: int, ends: Offset, compute: Callable[[], Sequence[Answer]]) -> None:
+        """Have a batch that reaches so far computed, record it, and hand it over.
+
+        One that is on record already is not computed again.
+        """
         began = self._clock()
         ledger = self._site.ledger
         record = ledger.find(batch)
-        answers: list[Answer] = []
+        answers: Sequence[Answer] = []
         if record is None:
             before = ledger.get(batch - 1)
             self._tables.settle(batch)
-            answers = [Answer.from_json(bytes(row.answer)) for row in dataframe.collect()]
-            record = self._record(batch, before, answers)
+            answers = compute()
+            record = self._record(batch, before, ends, answers)
             reach("gathered", batch, self._plan.name)
             ledger.write(record)
             if self._checkpointer is not None:
                 self._checkpointer.note(record, answers)
-        gathered = self._clock()
+        self._hand_over(record, answers, began)
+
+    def _hand_over(self, record: Record, answers: Sequence[Answer], began: float) -> None:
+        batch, gathered = record.batch, self._clock()
         reach("recorded", batch, self._plan.name)
         for outflow in self._outlets.values():
             outflow.publish(record)
@@ -118,30 +120,28 @@ class BatchRunner:
                 publisher.take_up(batch, ())
         published = self._clock()
         reach("published", batch, self._plan.name)
+        self._handed.note(batch)
         self._collect(batch)
         line = self._meter.add(record, answers, began, gathered, published)
         if self._checkpointer is not None:
             line["checkpoints"] = self._checkpointer.statuses()
         self._folder.metrics({"element": self._plan.name, **line})
         self.last = record
-        self.owes = False
         reach("collected", batch, self._plan.name)
 
-    def _record(self, batch: int, before: Record, answers: Sequence[Answer]) -> Record:
+    def _record(self, batch: int, before: Record, offset: Offset, answers: Sequence[Answer]) -> Record:
         if len({a.task for a in answers}) != len(answers):
             raise LedgerError(f"batch {batch}: a task answered twice")
-        manifests = [a.manifest for a in answers]
-        # A task without rows may not have been called: its buckets keep the pages they had.
-        for task in sorted(set(range(self._plan.tasks)) - {a.task for a in answers}):
-            if self._plan.path == "direct":
-                raise LedgerError(f"batch {batch}: task {task} did not answer, so its buckets are unknown")
-            manifests += before.state_of(*self._plan.span(task))
+        # What Spark reads it cuts up as it likes, and there is no state.
+        manifests = [] if self._plan.ingests else [a.manifest for a in answers]
+        silent = sorted(set(range(self._plan.tasks)) - {a.task for a in answers})
+        if silent and not self._plan.ingests:
+            raise LedgerError(f"batch {batch}: task {silent[0]} did not answer, so its buckets are unknown")
         outputs = {
             sink: tuple(a.outputs[sink] for a in sorted(answers, key=lambda a: a.task) if sink in a.outputs)
             for sink in (*self._publishers, *self._outlets)
         }
-        ends = self._offsets(batch)
-        frontier = ends.pop(FRONTIER, None)
+        ends = {name: end for name, end in offset.items() if name != FRONTIER}
         return Record(
             epoch=self._site.ledger.epoch,
             batch=batch,
@@ -150,11 +150,11 @@ class BatchRunner:
             },
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
             outputs=outputs,
-            frontier=self._frontier(batch, ends, frontier),
+            frontier=self._frontier(batch, ends, offset.get(FRONTIER)),
             time=self._clock(),
         )
 
-    def _frontier(self, batch: int, ends: Mapping[str, Any], aligned: int | None) -> int:
+    def _frontier(self, batch: int, ends: Offset, aligned: int | None) -> int:
         """Say how far the element's streams are complete, in what its frontiers count.
 
         Spark runs a first batch even if nothing has come; then they are complete up to the least there is.
@@ -165,18 +165,6 @@ class BatchRunner:
         else:
             known = aligned if plan.aligned else batch
         return _NOTHING_YET if known is None else known
-
-    def _offsets(self, batch: int) -> dict[str, Any]:
-        """Read where the batch ends off Spark's own log, which it writes before the batch runs."""
-        lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]
-        sources = self._plan.graph.of_kind(Source)
-        ends: dict[str, Any] = {}
-        if self._plan.inlets or any(not isinstance(s.connector, ReadBySpark) for s in sources):
-            ends.update(json.loads(lines.pop(0)))
-        for source in sources:
-            if isinstance(source.connector, ReadBySpark):
-                ends[source.name] = lines.pop(0) if lines else None
-        return ends
 
     def _collect(self, batch: int) -> None:
         """Let go of records and pages that neither a repeated batch nor a waiting sink needs."""

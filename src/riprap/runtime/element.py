@@ -1,4 +1,4 @@
-"""A processing element on Spark: one query, from start to end."""
+"""A processing element on Spark, from start to end: a stage that stays, or a query that reads Spark's sources."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from riprap.channels import ChannelReader
@@ -22,14 +21,16 @@ from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.handed import Handed
 from riprap.runtime.handing_over import hand_over
 from riprap.runtime.inflow import recorded
+from riprap.runtime.ingest import Ingest
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.pacing import pace_start
-from riprap.runtime.query import answers_of
+from riprap.runtime.resident.stage import ResidentStage
 from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
@@ -50,6 +51,7 @@ class Launch:
     batch_rows: int
     clock: Callable[[], float]
     store: str | None = None
+    stays: bool = True
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -120,6 +122,34 @@ class Launch:
         return home / f"setting-{number}.json"
 
 
+class Stage(Protocol):
+    """What computes an element's batches, one after the other."""
+
+    @property
+    def active(self) -> bool:
+        """Whether batches go on."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is under way."""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What went wrong, if anything did."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End between two batches."""
+
+    def cut_off(self) -> None:
+        """End in the middle of what there is, as a crash would."""
+
+    def await_end(self, seconds: float) -> None:
+        """Wait a while for the batches to end."""
+
+
 class Element:
     """A processing element of a run: prepared, then running, then halted."""
 
@@ -141,13 +171,11 @@ class Element:
         self._outlets = outlets
         self._rates = rates
         self._launch = launch
-        self._query: Any = None
+        self._handed = Handed(home)
+        self._stage: Stage | None = None
         self._checkpointer: Checkpointer | None = None
-        self._halted = False
         self._finished = False
-        self._error: BaseException | None = None
-        self._answers = answers_of(launch.session, launch.graph, plan, setting)
-        # Spark's availableNow takes what is there at the start: too little for what comes by and by.
+        # What is there at the start is too little for what comes by and by.
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, FetchedSource)]
         self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates) or bool(fetched))
         self._once = {
@@ -171,19 +199,14 @@ class Element:
         }
         for outflow in self._outlets.values():
             outflow.reopen()
-        batches = self._site.ledger.batches()
         hand_over(
             self.plan.name,
             self._site,
             self.publishers,
             self._outlets,
-            committed=lambda batch: batch < batches[-1] or self._committed(batch),
+            had=self._handed.batch,
             tell=launch.folder.event,
         )
-
-    def _committed(self, batch: int) -> bool:
-        """Say whether Spark has committed a batch, which it does once sinks have it."""
-        return (self._home / "spark" / "commits" / str(batch)).exists()
 
     def pass_over(self) -> int:
         """Go on at the live edge where the plan says so: what came in the meantime is lost, and counted."""
@@ -226,17 +249,6 @@ class Element:
                 turn=launch.turn,
                 channels=launch.folder.path / "channels",
             )
-        try:
-            self._query = self._started()
-        except BaseException:
-            if self._checkpointer is not None:
-                self._checkpointer.stop()
-            raise
-        if self._checkpointer is not None:
-            self._checkpointer.start()
-
-    def _started(self) -> Any:
-        launch, checkpoint = self._launch, self._home / "spark"
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -244,27 +256,46 @@ class Element:
             self._outlets,
             self._tables(),
             launch.folder,
-            checkpoint,
+            self._handed,
             self.meter,
             self._checkpointer,
             launch.clock,
         )
-        name = (
-            launch.graph.name
-            if self.plan.name == launch.graph.name
-            else f"{launch.graph.name}.{self.plan.name}"
-        )
-        writer = self._answers.writeStream.queryName(_free_name(launch.session, name)).foreachBatch(
-            self._runner
-        )
-        writer = writer.option("checkpointLocation", f"file://{checkpoint}")
-        if launch.interval is not None:
-            writer = writer.trigger(processingTime=f"{int(launch.interval * 1000)} milliseconds")
-        elif not self._watched:
-            writer = writer.trigger(availableNow=True)
         for leaving in self._once.values():
             leaving.forget()
-        return writer.start()
+        try:
+            self._stage = self._made_stage()
+            self._stage.start()
+        except BaseException:
+            if self._checkpointer is not None:
+                self._checkpointer.stop()
+            raise
+        if self._checkpointer is not None:
+            self._checkpointer.start()
+
+    def _made_stage(self) -> Stage:
+        launch, plan = self._launch, self.plan
+        name = launch.graph.name if plan.name == launch.graph.name else f"{launch.graph.name}.{plan.name}"
+        if plan.ingests:
+            return Ingest(
+                name,
+                launch.graph,
+                plan,
+                self._setting,
+                launch.session,
+                self._runner,
+                interval=launch.interval,
+            )
+        return ResidentStage(
+            name,
+            plan,
+            self._setting,
+            launch.session,
+            self._runner,
+            interval=launch.interval,
+            watched=self._watched,
+            stays=launch.stays,
+        )
 
     def _tables(self) -> Tables:
         """Open the tables of the element's lookups, as the user gave them: the plan has no more than tasks need."""
@@ -278,8 +309,8 @@ class Element:
 
     @property
     def active(self) -> bool:
-        """Whether the query is going."""
-        return bool(self._query.isActive)
+        """Whether batches go on."""
+        return self._stage is not None and self._stage.active
 
     def settle(self) -> None:
         """Take the next step towards the end, where it is due: stop when all is read, then tell the readers."""
@@ -297,12 +328,9 @@ class Element:
             outflow.finish()
 
     def await_end(self, seconds: float) -> None:
-        """Wait a while for the query to end; what went wrong is found by :meth:`failure`."""
-        try:
-            self._query.awaitTermination(seconds)
-        except StreamingQueryException:
-            # A failure is raised as what it is: here Spark has wrapped it.
-            return
+        """Wait a while for the batches to end; what went wrong is found by :meth:`failure`."""
+        if self._stage is not None:
+            self._stage.await_end(seconds)
 
     def all_read(self) -> bool:
         """Say whether all input there is going to be is on record, and handed over."""
@@ -377,7 +405,7 @@ class Element:
     @property
     def busy(self) -> bool:
         """Whether a batch is under way."""
-        return bool(self._query.status["isDataAvailable"])
+        return self._stage is not None and self._stage.busy
 
     @property
     def owes(self) -> bool:
@@ -385,35 +413,23 @@ class Element:
         return self._runner.owes
 
     def halt(self) -> None:
-        """Stop the query between two batches: Spark's own stop would cut off the batch at hand."""
-        if self._halted or self._query is None:
-            return
-        self._runner.close()
-        self._error = self.failure()
-        self._halted = True
-        self._query.stop()
-        if self._checkpointer is not None:
-            self._checkpointer.stop()
+        """Stop between two batches."""
+        self._end(lambda stage: stage.stop())
 
     def cut_off(self) -> None:
-        """End the query in the middle of what it does, as a crash would; for trials of recovery in one process."""
-        self._halted = True
-        self._query.stop()
-        # Spark has cancelled the tasks; what the driver does with a batch that is computed cannot be interrupted.
-        self._runner.close()
+        """End in the middle of what there is, as a crash would; for trials of recovery in one process."""
+        self._end(lambda stage: stage.cut_off())
+
+    def _end(self, how: Callable[[Stage], None]) -> None:
+        if self._stage is not None:
+            how(self._stage)
         if self._checkpointer is not None:
             self._checkpointer.stop()
+        self._handed.close()
 
     def failure(self) -> BaseException | None:
         """Return what went wrong, if anything did."""
-        if self._query is None:
-            return None
-        if self._runner.failure is not None:
-            return self._runner.failure
-        if self._halted:
-            return self._error
-        failure: BaseException | None = None if self._runner.refused else self._query.exception()
-        return failure
+        return self._stage.failure if self._stage is not None else None
 
     def close_sinks(self) -> None:
         """Let go of what the sinks hold."""
@@ -435,9 +451,3 @@ def _rates(graph: Graph, plan: Plan) -> dict[str, float]:
 
 def _arrival(folder: Path, rate: float) -> Callable[[int], float]:
     return lambda row: pace_start(folder, rate) + row / rate
-
-
-def _free_name(session: SparkSession, name: str) -> str:
-    """Return a name for a query, numbered if another run of the application is going in this session."""
-    taken = {q.name for q in session.streams.active}
-    return next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in taken)

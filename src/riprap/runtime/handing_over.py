@@ -23,23 +23,23 @@ def hand_over(
     publishers: Mapping[str, Publisher],
     outlets: Mapping[str, Outflow],
     *,
-    committed: Callable[[int], bool],
+    had: int,
     tell: Tell,
 ) -> None:
-    """Hand over what is on record; ``committed`` says whether all sinks but files have had a batch for certain."""
+    """Hand over what is on record; ``had`` is the newest batch that all sinks have had for certain."""
     for batch in site.ledger.batches():
         if batch < 0:
             continue
         record = site.ledger.get(batch)
         gone = _gone(site, record)
         if gone:
-            # Of files and channels one can tell what they have; of others, what Spark has committed.
+            # Of files and channels one can tell what they have; of others, what was noted.
             telling: dict[str, Outflow | FilePublisher] = dict(outlets)
             telling |= {name: p for name, p in publishers.items() if isinstance(p, FilePublisher)}
             lost = {
                 name: rows
                 for name, rows in gone.items()
-                if not (batch <= telling[name].published if name in telling else committed(batch))
+                if batch > (telling[name].published if name in telling else had)
             }
             if lost:
                 tell("results lost", element=element, batch=batch, rows=lost)

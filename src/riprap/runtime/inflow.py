@@ -1,7 +1,6 @@
 """How a batch of a processing element is chosen and read: from recorded sources by row, from channels by frontier.
 
-Both say how far there is input (an *offset*, which Spark writes down before a batch is computed), cut a batch up into
-pieces for the tasks, and read a piece.
+Both say how far there is input (an *offset*), cut a batch up into pieces for the tasks, and read a piece.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
 
 from riprap.channels import ChannelReader
 from riprap.compiler import Plan
@@ -35,13 +33,19 @@ Offset = dict[str, Any]
 FRONTIER = "$frontier"
 
 
-@dataclass
-class Piece(InputPartition):
+@dataclass(frozen=True, slots=True)
+class Piece:
     """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers."""
 
     task: int
-    sources: dict[str, tuple[int, int, list[Segment]]] = field(default_factory=dict)
-    frontiers: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[int, int, list[Segment]]] = field(default_factory=dict)
+    frontiers: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Piece:
+        """Make a piece of what :func:`dataclasses.asdict` has made of one."""
+        sources = {n: (a, b, [Segment(**s) for s in found]) for n, (a, b, found) in data["sources"].items()}
+        return cls(data["task"], sources, {n: (a, b) for n, (a, b) in data["frontiers"].items()})
 
 
 class Inflow(Protocol):
@@ -136,7 +140,7 @@ class SourceInflow:
             sources = {}
             for name, feed in self._feeds.items():
                 low, high = start[name], end[name]
-                if plan.path == "exchange" or not plan.keyed:
+                if not plan.keyed:
                     span = high - low
                     low, high = low + span * task // plan.tasks, low + span * (task + 1) // plan.tasks
                 sources[name] = (low, high, feed.log.between(low, high))

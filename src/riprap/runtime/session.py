@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from riprap.errors import RunError
 from riprap.runtime.java import find_java
+from riprap.runtime.resident.slots import roomy
 
 # Each measured to matter (docs/decisions/0005-spark-settings.md). The two file-system classes save a fork of `chmod`
 # for every log Spark writes, some 70 ms a batch; they are only safe with the default state store, so they are set in
@@ -37,8 +38,13 @@ _SETTINGS = {
 }
 
 
-def make_session(master: str | None, config: dict[str, str] | None = None) -> SparkSession:
-    """Start a Spark session of our own: embedded on this machine unless ``master`` says where."""
+def make_session(
+    master: str | None, config: dict[str, str] | None = None, *, stages: int = 0
+) -> SparkSession:
+    """Start a Spark session of our own: embedded on this machine unless ``master`` says where.
+
+    On this machine it gets slots for ``stages`` whose tasks stay, each with as many tasks as there are cores.
+    """
     if SparkContext._active_spark_context is not None:
         raise RunError(
             "a Spark session is running in this process already: hand it over with app.run(spark=session), "
@@ -50,8 +56,10 @@ def make_session(master: str | None, config: dict[str, str] | None = None) -> Sp
     where = master or "local[*,2]"
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    where, cores = roomy(where, stages) if stages else (where, 0)
+    settings = _SETTINGS | ({"spark.default.parallelism": str(cores)} if cores else {})
     builder: Any = SparkSession.builder.master(where).appName("riprap")
-    for name, value in {**_SETTINGS, **(config or {})}.items():
+    for name, value in {**settings, **(config or {})}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +21,7 @@ from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import check_connector, session_config
+from riprap.runtime.resident.slots import share_of
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
 from riprap.runtime.site import Housing, take_hold
@@ -37,7 +38,6 @@ def run(
     batch_rows: int = 500_000,
     buckets: int | None = None,
     parallelism: int | None = None,
-    path: Literal["direct", "exchange"] | None = None,
     folder: str | Path | None = None,
     runs: str | Path = "runs",
     pages: str | Path | None = None,
@@ -62,12 +62,12 @@ def run(
     if spark is not None and (master is not None or config is not None):
         raise GraphError("give spark= or master= and config=, not both")
     interval = check_options(
-        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
+        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism
     )
     session = (
         check_session(spark)
         if spark is not None
-        else make_session(master, session_config(graph, config or {}))
+        else make_session(master, session_config(graph, config or {}), stages=stages_of(graph))
     )
     try:
         check_connector(session, graph)
@@ -80,8 +80,9 @@ def run(
             accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh).make()
             store = settle_store(run_folder.path, store)
             tasks = parallelism or session.sparkContext.defaultParallelism
+            share = share_of(session, tasks, stages_of(graph))
             layout = compile_graph(
-                graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=tasks, path=path
+                graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=share.tasks
             )
             keep_state_layout(run_folder, layout)
             launch = Launch(
@@ -93,6 +94,7 @@ def run(
                 batch_rows=batch_rows,
                 clock=clock,
                 store=store,
+                stays=share.stays,
             )
             run_folder.describe(
                 graph.name,
@@ -132,15 +134,19 @@ def check_options(
     batch_rows: int,
     buckets: int | None,
     parallelism: int | None,
-    path: Literal["direct", "exchange"] | None,
 ) -> float | None:
     """Refuse what cannot be run before Spark starts, which takes seconds; return the trigger's seconds."""
     if not isinstance(batch_rows, int) or isinstance(batch_rows, bool) or batch_rows < 1:
         raise GraphError(f"batch_rows= takes a whole number of at least 1, got {batch_rows!r}")
-    layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
+    layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1)
     interval = None if trigger is None else seconds("trigger=", trigger)
     _check_end(layout, interval)
     return interval
+
+
+def stages_of(graph: Graph) -> int:
+    """Count the processing elements whose tasks are to stay."""
+    return sum(not plan.ingests for plan in compile_graph(graph, buckets=1, tasks=1).plans)
 
 
 def settle_buckets(folder: RunFolder, asked: int | None, tasks: int) -> int:
@@ -209,12 +215,10 @@ def options_of(
     layout: Layout, housing: Housing, *, batch_rows: int, interval: float | None, store: str | None = None
 ) -> dict[str, Any]:
     """List what a run was told, or settled for, as its folder keeps it."""
-    first = layout.plans[0]
     return {
         "batch_rows": batch_rows,
         "buckets": max(plan.buckets for plan in layout.plans),
         "parallelism": max(plan.tasks for plan in layout.plans),
-        "path": first.path,
         "trigger": interval,
         "pages": housing.state,
         "page_limit": housing.limit,

@@ -112,6 +112,11 @@ class Tables:
             self._warn(f"{problem}. The last version that could be read goes on counting")
 
 
+def tables_of(graph: Graph, folder: str, batch: int) -> dict[str, pa.Table]:
+    """Return the tables of a graph's lookups, in the version that counts for a batch."""
+    return load_tables(Path(folder), batch) if graph.of_kind(Lookup) else {}
+
+
 def load_tables(folder: Path, batch: int) -> dict[str, pa.Table]:
     """Return the tables that count for a batch, by lookup; none where the application has no lookups."""
     if not folder.exists():

@@ -26,9 +26,10 @@ from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.jvm_output import output_to, tail
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
+from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
-from riprap.runtime.start import spark_of
+from riprap.runtime.start import spark_of, stages_of
 from riprap.runtime.supervision.crew import Crew
 from riprap.runtime.supervision.messages import Link, Message
 from riprap.runtime.supervision.presence import FOLDER, announce, withdraw
@@ -91,7 +92,7 @@ class Driver:
         try:
             config = session_config(graph, self._opening["config"])
             with output_to(log):
-                session = make_session(self._opening["master"], config)
+                session = make_session(self._opening["master"], config, stages=stages_of(graph))
             check_connector(session, graph)
         except RiprapError as error:
             self._link.send("not started", error=type(error).__name__, message=str(error))
@@ -110,7 +111,8 @@ class Driver:
 
     def _start(self, graph: Graph, session: SparkSession, told: Message) -> None:
         housing = Housing(**told["housing"])
-        layout = compile_graph(graph, buckets=told["buckets"], tasks=told["tasks"], path=told["path"])
+        share = share_of(session, told["tasks"], len(told["elements"]))
+        layout = compile_graph(graph, buckets=told["buckets"], tasks=share.tasks)
         launch = Launch(
             graph=graph,
             session=session,
@@ -120,6 +122,7 @@ class Driver:
             batch_rows=told["batch_rows"],
             clock=time.time,
             store=told["store"],
+            stays=share.stays,
         )
         plans = [plan for plan in layout.plans if plan.name in told["elements"]]
         folders = (housing.state, housing.results)

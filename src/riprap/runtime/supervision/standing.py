@@ -26,7 +26,6 @@ class Conditions:
     batch_rows: int
     buckets: int | None
     parallelism: int | None
-    path: Literal["direct", "exchange"] | None
     store: str | None
     notes: Mapping[str, Any]
     spare: bool

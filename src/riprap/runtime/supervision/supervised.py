@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pyspark import cloudpickle
 
@@ -44,7 +44,6 @@ def supervise(
     batch_rows: int = 500_000,
     buckets: int | None = None,
     parallelism: int | None = None,
-    path: Literal["direct", "exchange"] | None = None,
     folder: str | Path | None = None,
     runs: str | Path = "runs",
     pages: str | Path | None = None,
@@ -66,7 +65,7 @@ def supervise(
     this one's. The graph travels to them by pickle: what its functions change of this process's memory stays there.
     """
     interval = check_options(
-        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
+        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism
     )
     pickled = _pickled(graph)
     run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
@@ -78,7 +77,6 @@ def supervise(
         batch_rows=batch_rows,
         buckets=buckets,
         parallelism=parallelism,
-        path=path,
         store=store,
         notes=dict(notes or {}),
         spare=interval is not None if spare is None else spare,

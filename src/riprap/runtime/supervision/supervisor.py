@@ -84,7 +84,7 @@ class Supervisor:
         self.ended = False
         self.error: BaseException | None = None
         self._processes: dict[str, ProcessState] = {}
-        layout = compile_graph(graph, buckets=1, tasks=1, path=conditions.path)
+        layout = compile_graph(graph, buckets=1, tasks=1)
         for plan in layout.plans:
             name = graph.processes.get(plan.name, "main")
             process = self._processes.setdefault(name, ProcessState(conditions.master))
@@ -343,7 +343,7 @@ class Supervisor:
         tasks = told.parallelism or max(int(s["cores"]) for s in sessions)
         self._changes.make()
         self._buckets = settle_buckets(self._folder, told.buckets, tasks)
-        layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks, path=told.path)
+        layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks)
         keep_state_layout(self._folder, layout)
         options = options_of(
             layout, self._housing, batch_rows=told.batch_rows, interval=told.interval, store=told.store
@@ -367,7 +367,6 @@ class Supervisor:
             "housing": dataclasses.asdict(self._housing),
             "buckets": self._buckets,
             "tasks": told.parallelism or cores,
-            "path": told.path,
             "store": told.store,
             "interval": told.interval,
             "batch_rows": told.batch_rows,

@@ -1,0 +1,198 @@
+"""An element's batches over tasks that stay: plan one from the input there is, have it computed, hand it over, go on.
+
+    idle --input--> computing --every bucket answered--> handing over --> idle
+                        |
+                        '-- a task is lost: Spark starts it again, and it gets the same piece
+                        '-- the job is lost: the element has failed
+
+Where the session has too few slots for tasks that stay, they end after each batch and are started again for the next.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from riprap.compiler import Plan
+from riprap.errors import RunError
+from riprap.runtime.batches import BatchRunner
+from riprap.runtime.failures import as_riprap_error
+from riprap.runtime.inflow import Inflow, Offset, Piece, open_inflow
+from riprap.runtime.resident.coordinator import CancelledError, Coordinator
+from riprap.runtime.resident.slots import hold
+from riprap.runtime.resident.task import Resident
+from riprap.runtime.settings import load_setting
+from riprap.runtime.task import Answer
+
+# How often to look for input where there was none: a look at a folder takes some 20 microseconds.
+_POLL_SECONDS = 0.005
+# How long tasks may take to end that were told to.
+_END_SECONDS = 5.0
+
+
+class ResidentStage:
+    """The batches of one element, by a thread of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        setting: Path,
+        session: SparkSession,
+        runner: BatchRunner,
+        *,
+        interval: float | None,
+        watched: bool,
+        stays: bool,
+    ) -> None:
+        self._plan = plan
+        self._setting = str(setting)
+        self._session = session
+        self._runner = runner
+        self._interval = interval
+        self._watched = watched
+        self._stays = stays
+        self._token = secrets.token_hex(16)
+        self._tag = f"riprap-{secrets.token_hex(8)}"
+        self._name = name
+        self._coordinator = Coordinator(plan.tasks, self._token)
+        self._job: threading.Thread | None = None
+        self._over = threading.Event()
+        self._dismissed = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.busy = False
+
+    def start(self) -> None:
+        """Start the tasks, and the batches."""
+        self._thread.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether batches go on."""
+        return self._thread.is_alive()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What went wrong, if anything did."""
+        return self._failure
+
+    def stop(self) -> None:
+        """End between two batches."""
+        self._over.set()
+        self._thread.join()
+
+    def cut_off(self) -> None:
+        """End in the middle of what there is, as a crash would."""
+        self._over.set()
+        self._coordinator.cancel()
+        self._session.sparkContext.cancelJobsWithTag(self._tag)
+        self._thread.join()
+
+    def await_end(self, seconds: float) -> None:
+        """Wait a while for the batches to end."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._batches(open_inflow(self._plan, load_setting(self._setting)))
+        except CancelledError:
+            return
+        except BaseException as error:
+            # For whoever watches over the element, in another thread.
+            self._failure = error
+        finally:
+            self.busy = False
+            self._end_job("the run has ended")
+            self._coordinator.close()
+
+    def _batches(self, inflow: Inflow) -> None:
+        if self._ends:
+            inflow.fix()
+        if self._stays:
+            self._start_job()
+        self._runner.catch_up()
+        offset = self._runner.reached(inflow.initial())
+        while not self._over.is_set():
+            began = time.monotonic()
+            end = inflow.latest(offset)
+            if end != offset:
+                self.busy = True
+                self._step(inflow, offset, end)
+                self.busy = False
+            elif self._ends:
+                return
+            self._over.wait(self._pause(began, idle=end == offset))
+            offset = end
+
+    def _step(self, inflow: Inflow, start: Offset, end: Offset) -> None:
+        """Take a batch from one offset to another."""
+        batch = self._runner.next
+
+        def compute() -> list[Answer]:
+            return self._compute(batch, inflow.pieces(start, end))
+
+        self._runner.run(batch, end, compute)
+        inflow.commit(end)
+
+    @property
+    def _ends(self) -> bool:
+        """Whether the input is what there is at the start, so that there is nobody to wait for."""
+        return self._interval is None and not self._watched
+
+    def _pause(self, began: float, *, idle: bool) -> float:
+        if self._interval:
+            return max(0.0, self._interval - (time.monotonic() - began))
+        return _POLL_SECONDS if idle else 0.0
+
+    def _compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:
+        if not self._stays:
+            self._start_job()
+        work = [json.dumps({"batch": batch, "piece": asdict(piece)}).encode() for piece in pieces]
+        answers = [Answer.from_json(answer) for answer in self._coordinator.ask(work, stay=self._stays)]
+        if not self._stays:
+            self._end_job("the batch is computed")
+        return answers
+
+    def _start_job(self) -> None:
+        self._coordinator.open()
+        self._dismissed = False
+        self._job = threading.Thread(target=self._run_job, name=f"{self._name} job", daemon=True)
+        self._job.start()
+
+    def _run_job(self) -> None:
+        context, tasks = self._session.sparkContext, self._plan.tasks
+        hold(self._session, tasks)
+        try:
+            context.addJobTag(self._tag)
+            context.setJobDescription(self._name)
+            work = Resident(self._setting, self._coordinator.address, self._token)
+            context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(work).collect()
+        except Exception as error:
+            self._coordinator.fail(as_riprap_error(error))
+            return
+        finally:
+            hold(self._session, -tasks)
+        if not self._dismissed:
+            self._coordinator.fail(
+                RunError(f"the tasks of '{self._name}' ended, though nobody had told them to")
+            )
+
+    def _end_job(self, why: str) -> None:
+        """Let the tasks end, and wait for them: their slots are somebody else's then."""
+        job = self._job
+        if job is None:
+            return
+        self._dismissed = True
+        if not self._coordinator.dismiss(why, lambda: not job.is_alive(), _END_SECONDS):
+            # One that does not come to an end, or has had no slot to begin in.
+            self._session.sparkContext.cancelJobsWithTag(self._tag)
+            job.join()
+        self._job = None
