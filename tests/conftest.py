@@ -34,7 +34,7 @@ def spark() -> Iterator[SparkSession]:
     # Without them the tests of Kafka are skipped, and say why.
     with contextlib.suppress(RunError):
         config["spark.jars"] = ",".join(str(jar) for jar in connector_jars())
-    session = make_session("local[2,2]", config)
+    session = make_session("local[2,2]", config, stages=6)
     yield session
     session.stop()
 

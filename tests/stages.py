@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from riprap.runtime.packets import labels, pack, unpack
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
@@ -28,7 +27,6 @@ from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
 
 Tables = Mapping[str, pa.Table]
-PATHS = st.sampled_from(["direct", "exchange"])
 
 
 class Element:
@@ -56,18 +54,13 @@ class Element:
         batch = self.record.batch + 1
         dealt = min(tasks, self.plan.buckets) if self.plan.keyed else 1
         plan = dataclasses.replace(self.plan, tasks=dealt)
-        parts = (
-            self._exchange(plan, rows) if plan.path == "exchange" else dict.fromkeys(range(plan.tasks), rows)
-        )
         self._lookups.settle(batch)
         tables = lookups.load_tables(self._tables, batch)
         answers = [
-            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=part, tables=tables)
-            for task, part in parts.items()
+            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=rows, tables=tables)
+            for task in range(plan.tasks)
         ]
         manifests = [answer.manifest for answer in answers]
-        for task in set(range(plan.tasks)) - set(parts):
-            manifests += self.record.state_of(*plan.span(task))
         self.record = Record(
             epoch=0, batch=batch, manifests=tuple(sorted(manifests, key=lambda m: m.buckets)), time=self.now()
         )
@@ -104,14 +97,6 @@ class Element:
             parts.clear()
         return rows
 
-    def _exchange(self, plan: Plan, rows: Mapping[str, Rows]) -> dict[int, Mapping[str, Rows]]:
-        """Send the rows as packets, which come in any order; a task that gets none is not called."""
-        sent = [p for number, entry in enumerate(plan.entries) for p in pack(plan, number, rows[entry.name])]
-        by_label: dict[int, list[pa.RecordBatch]] = {}
-        for packet in reversed(sent):
-            by_label.setdefault(packet.column("label")[0].as_py(), []).append(packet)
-        return {labels(plan.tasks).index(label): unpack(plan, packets) for label, packets in by_label.items()}
-
     def rows(self, name: str, table: pa.Table) -> Rows:
         """Return rows of a source, numbered on from those before."""
         source = self.plan.graph[name]
@@ -127,10 +112,8 @@ class Element:
 class Stage:
     """A compiled application, and the state its batches left in a folder."""
 
-    def __init__(
-        self, app: rr.Application, folder: Path, *, buckets: int = 1, path: str | None = "direct"
-    ) -> None:
-        self.layout = compile_graph(app.graph(), buckets=buckets, tasks=1, path=path)
+    def __init__(self, app: rr.Application, folder: Path, *, buckets: int = 1) -> None:
+        self.layout = compile_graph(app.graph(), buckets=buckets, tasks=1)
         self.elements = {p.name: Element(p, folder / p.name, app.graph()) for p in self.layout.plans}
         first = self.elements[self.layout.plans[0].name]
         self.plan, self.pages = first.plan, first.pages
@@ -192,11 +175,10 @@ def run_batches(
     sink: str = "out",
     buckets: int = 1,
     tasks: Sequence[int] = (),
-    path: str | None = "direct",
 ) -> list[dict[str, Any]]:
     """Run batches one after the other and return the rows that reached a sink."""
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(app, Path(folder), buckets=buckets, path=path)
+        stage = Stage(app, Path(folder), buckets=buckets)
         dealt = [*tasks, *[1] * len(batches)]
         return [
             row

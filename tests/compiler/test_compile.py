@@ -14,14 +14,13 @@ import riprap as rr
 from riprap.compiler import Layout, Plan, compile_graph, describe_state, explain
 from riprap.compiler.passes import (
     check_ordering,
-    choose_path,
     is_aligned,
     prune_columns,
     refuse_policies,
     source_tags,
 )
 from riprap.graph.connectors import FromSpark, Memory, Rows
-from riprap.graph.operators import Sink, Source
+from riprap.graph.operators import Inlet, Outlet, Sink, Source
 from riprap.operators.arrival import Entry
 
 
@@ -63,7 +62,7 @@ def test_spans_cover_every_bucket_once(tasks: int, more: int) -> None:
     s = Sketch()
     whole = only(compile_graph(s.done(s.source()), buckets=1, tasks=1))
     plan = Plan(
-        name="p", graph=whole.graph, entries=whole.entries, needed=whole.needed, path="direct",
+        name="p", graph=whole.graph, entries=whole.entries, needed=whole.needed,
         buckets=tasks + more, tasks=tasks,
     )  # fmt: skip
 
@@ -171,23 +170,19 @@ def test_either_all_sources_have_an_ordering_or_none() -> None:
     check_ordering(alike)
 
 
-def test_a_spark_source_needs_the_exchange() -> None:
+def test_a_source_that_spark_reads_is_an_element_of_its_own() -> None:
     s = Sketch()
-    graph = s.done(s.source(), s.app.source("spark", rr.from_spark(lambda spark: spark, schema="a int")))
+    spark = s.app.source("spark", rr.from_spark(lambda spark: spark, schema="a int"))
+    graph = s.done(s.source(), s.app.functor("more", spark, select="a + 1 as b"))
 
-    assert choose_path(graph) == "exchange"
-    assert only(compile_graph(graph, buckets=1, tasks=1)).path == "exchange"
-    with pytest.raises(
-        rr.NotYetError, match="'sketch' reads a Spark DataFrame, which cannot be fed directly"
-    ):
-        compile_graph(graph, buckets=1, tasks=1, path="direct")
+    layout = compile_graph(graph, buckets=4, tasks=2)
 
-
-def test_recorded_sources_are_fed_directly_unless_told_otherwise() -> None:
-    assert only(compile_graph(_plain(), buckets=1, tasks=1)).path == "direct"
-    assert only(compile_graph(_plain(), buckets=1, tasks=1, path="exchange")).path == "exchange"
-    with pytest.raises(rr.GraphError, match="path= is 'direct' or 'exchange', got 'pigeon'"):
-        compile_graph(_plain(), buckets=1, tasks=1, path="pigeon")  # type: ignore[arg-type]
+    parts = {p.name: [o.name for o in p.graph if not isinstance(o, Inlet | Outlet)] for p in layout.plans}
+    assert parts["spark"] == ["spark"]
+    assert {p.name for p in layout.plans if p.ingests} == {"spark"}
+    assert [(c.stream, c.writer) for c in layout.channels] == [("spark", "spark")]
+    assert dict(explain(layout))["run"].endswith("a Spark job whose 2 tasks stay")
+    assert ("run", "spark: a streaming query of Spark") in list(explain(layout))
 
 
 def test_a_plan_leaves_behind_what_only_the_driver_uses() -> None:
@@ -198,11 +193,11 @@ def test_a_plan_leaves_behind_what_only_the_driver_uses() -> None:
     app.sink("one", source, rr.callback(lambda batch, table: cannot_travel.close()))
     app.sink("two", spark, rr.memory())
 
-    plan = only(compile_graph(app.graph(), buckets=1, tasks=1))
+    plans = compile_graph(app.graph(), buckets=1, tasks=1).plans
     cannot_travel.close()
 
-    assert len(pickle.dumps(plan)) < 10_000
-    connectors = {o.name: o.connector for o in plan.graph if isinstance(o, Source | Sink)}
+    assert len(pickle.dumps(plans)) < 15_000
+    connectors = {o.name: o.connector for p in plans for o in p.graph if isinstance(o, Source | Sink)}
     assert isinstance(connectors["one"], Memory)
     assert isinstance(connectors["spark"], FromSpark)
     assert isinstance(connectors["rows"], Rows)
@@ -222,7 +217,7 @@ def test_explain_says_what_every_pass_decided() -> None:
         ("prune", "feed: k, v; leaves out j, at"),
         ("prune", "wide: k, v; leaves out j"),
         ("prune", "sums: k, total"),
-        ("feed", "direct: the task that reads a bucket computes it; one Spark stage, no shuffle"),
+        ("run", "a Spark job whose 2 tasks stay"),
     ]
 
 
@@ -235,10 +230,6 @@ def test_explain_speaks_of_graphs_without_keys_too() -> None:
 
     assert key(everything) == "none: one bucket; 1 buckets in 1 tasks"
     assert key(_plain()) == "no operator keeps state; 2 tasks take rows as they come"
-    exchanged = dict(explain(compile_graph(_plain(), buckets=8, tasks=2, path="exchange")))
-    assert (
-        exchanged["feed"] == "exchange: rows are packed, shuffled by bucket, then computed; two Spark stages"
-    )
 
 
 def two_sources(**orderings: str | None) -> rr.Graph:
@@ -256,9 +247,9 @@ def test_tags_begin_with_the_ordering_where_batches_keep_to_it() -> None:
     assert [is_aligned(g) for g in (ordered, unordered, one, mixed)] == [True, False, False, False]
     # Ordering, source, position; batch, source, position; and all four where batches are cut anywhere.
     assert [source_tags(g) for g in (ordered, unordered, one, mixed)] == [3, 3, 3, 4]
-    plan = only(compile_graph(mixed, buckets=1, tasks=1))
-    assert (plan.origin, plan.aligned) == (2, False)
-    assert [(e.number, e.ordering) for e in plan.entries] == [(0, "at"), (1, "at")]
+    reading = [p for p in compile_graph(mixed, buckets=1, tasks=1).plans if not p.inlets]
+    assert [(p.origin, p.aligned) for p in reading] == [(2, False)] * 2
+    assert sorted((e.number, e.ordering) for p in reading for e in p.entries) == [(0, "at"), (1, "at")]
 
 
 def test_state_is_described_by_all_that_it_depends_on() -> None:

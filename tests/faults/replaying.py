@@ -37,7 +37,7 @@ def golden_of(
 ) -> Golden:
     """Weave faults in front of targets, and replay without any; streams that meet may lag."""
     woven = weave(weave_lags(graph) if lag is not None else graph, targets, deep=deep)
-    rows = read_feed(woven, compile_graph(woven, buckets=1, tasks=1, path="direct"))
+    rows = read_feed(woven, compile_graph(woven, buckets=1, tasks=1))
     feed = cut_feed(woven, rows, block_rows=block_rows)
     if lag is not None:
         woven = interleave(woven, distance=lag, knots=tuple((feed.marks + 1).tolist()), seed=block_rows)

@@ -76,5 +76,4 @@ def draw_circumstances(luck: Luck, sources: Sequence[Source]) -> Circumstances:
         buckets=buckets,
         tasks=tuple(luck.whole(1, buckets) for _ in range(len(ends) + 1)),
         held_back=tuple(tuple(luck.some(range(6), 0, 2)) for _ in ends) if luck.once_in(2) else (),
-        path=luck.pick([None, "direct", "exchange"]),
     )

@@ -107,7 +107,6 @@ class Circumstances:
     buckets: int = 1
     tasks: tuple[int, ...] = ()
     held_back: tuple[tuple[int, ...], ...] = ()
-    path: str | None = None
 
 
 def meaning(program: Program) -> Rows:
@@ -191,7 +190,7 @@ def check(program: Program, around: Circumstances) -> None:
     """Require that a run puts out what the program means, in that order."""
     wanted = meaning(program)
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(program.application(), Path(folder), buckets=around.buckets, path=around.path)
+        stage = Stage(program.application(), Path(folder), buckets=around.buckets)
         got = run(program, around, stage)
     for sink, rows in wanted.items():
         for number, (mine, other) in enumerate(zip(got[sink], rows, strict=False)):

@@ -98,7 +98,7 @@ def _smaller(program: Program, around: Circumstances) -> Iterator[Case]:
 
 def _plainer(around: Circumstances) -> Iterator[Circumstances]:
     plain = Circumstances()
-    for part in ("path", "held_back", "tasks", "ends"):
+    for part in ("held_back", "tasks", "ends"):
         if getattr(around, part) != getattr(plain, part):
             yield replace(around, **{part: getattr(plain, part)})
     for number in range(len(around.ends)):

@@ -35,7 +35,7 @@ def test_paths_of_different_length_compare_alike_in_one_element_and_in_several()
     app.sink("out", [joined, paired], rr.memory())
     row = pa.Table.from_pylist([{"at": 2, "k": "b", "j": "join"}], SCHEMA)
 
-    got = run_batches(app, [{"first": SCHEMA.empty_table(), "second": row}], path=None)
+    got = run_batches(app, [{"first": SCHEMA.empty_table(), "second": row}])
 
     assert got == [{"j": "join"}, {"j": "barrier"}]
 

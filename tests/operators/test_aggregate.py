@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import aggregate_oracle, fold
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -98,7 +98,6 @@ def test_aggregate_is_the_fold_of_each_keys_newest_tuples(
         batches,
         buckets=7,
         tasks=data.draw(dealings(batches, 7)),
-        path=data.draw(PATHS),
     )
 
     # Buckets are merged by position, so the order is that of one task that has them all.
@@ -185,7 +184,7 @@ def test_two_columns_can_be_a_key(data: st.DataObject) -> None:
     app.sink("out", sums, rr.memory())
     batches = cut(pa.Table.from_pylist(rows, schema), data.draw(cuts(len(rows))))
 
-    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)), path=data.draw(PATHS))
+    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)))
 
     wanted = aggregate_oracle(
         [{**row, "ab": (row["a"], row["b"])} for row in rows],

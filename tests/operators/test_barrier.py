@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import barrier_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -82,14 +82,12 @@ def test_the_nth_tuples_of_all_ports_go_together(
 ) -> None:
     often = st.integers(1, 5).map(lambda step: [*range(step, len(rows), step), len(rows)])
     batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows)) | often))
-    path = None if apart else data.draw(PATHS)
 
     got = run_batches(
         application(shape, by, apart=apart),
         batches,
         buckets=5,
         tasks=data.draw(dealings(batches, 5)),
-        path=path,
     )
 
     assert got == expected(shape, by, rows)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.customs import ROWS, SCHEMA, Rows, Seen, abandon_all, feed_all, source_app, table_of, telling
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 
@@ -191,7 +191,7 @@ def punctuation_app(
 def test_punctuations_come_and_go_in_place(data: st.DataObject, rows: Rows, own: bool) -> None:
     batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows))))
 
-    got = run_batches(punctuation_app(Marking if own else Passing, not own), batches, path=None)
+    got = run_batches(punctuation_app(Marking if own else Passing, not own), batches)
 
     windows: list[list[str | None]] = [[]]
     marks = 0
@@ -221,7 +221,7 @@ def test_a_stateless_operator_runs_in_any_number_of_tasks(data: st.DataObject, r
     )
     batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows))))
 
-    got = run_batches(app, batches, buckets=3, tasks=data.draw(dealings(batches, 3)), path=data.draw(PATHS))
+    got = run_batches(app, batches, buckets=3, tasks=data.draw(dealings(batches, 3)))
 
     sums_so_far, wanted = dict[Any, int](), []
     for row in rows:

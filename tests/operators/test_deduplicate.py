@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.operators import clocked
 from tests.operators.clocked import ENDS, cut_at, events, numbers
 from tests.oracle import Row, deduplicate_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -36,7 +36,7 @@ def test_a_tuple_passes_unless_its_key_did_among_the_last(
 ) -> None:
     batches = cut(clocked.table(rows), data.draw(cuts(len(rows))))
 
-    got = run_batches(within(tuples=size), batches, buckets=3, path=data.draw(PATHS))
+    got = run_batches(within(tuples=size), batches, buckets=3)
 
     wanted = deduplicate_oracle(events(rows), by="k", tuples=size)
     assert numbers(got) == numbers(wanted)
@@ -66,7 +66,7 @@ def test_a_tuple_passes_unless_its_key_did_a_short_time_before(
     batches = cut(clocked.table(rows), data.draw(cuts(len(rows))))
     app = within(time=time * 1e-6, on="ts")
 
-    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)), path=data.draw(PATHS))
+    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)))
 
     wanted = deduplicate_oracle(events(rows), by="k", time=time, on="ts")
     assert numbers(got) == numbers(wanted)
@@ -79,7 +79,7 @@ def test_a_clock_can_tell_the_time(data: st.DataObject, rows: list[Row], ticks: 
     batches = cut_at(tables, data.draw(ENDS))
     app = within(time=time * 1e-6)
 
-    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)), path=data.draw(PATHS))
+    got = run_batches(app, batches, buckets=5, tasks=data.draw(dealings(batches, 5)))
 
     wanted = deduplicate_oracle(events(rows, ticks), by="k", time=time)
     assert numbers(got) == numbers(wanted)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.operators import clocked
 from tests.operators.clocked import ENDS, cut_at, numbers
 from tests.oracle import Row, gate_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -56,9 +56,7 @@ def test_tuples_pass_while_few_are_unacknowledged(
     rows = [{"k": k, "port": p, "seq": n, "s": s} for n, (k, p, s) in enumerate(drawn)]
     batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows))))
 
-    got = run_batches(
-        one_source(most, by), batches, buckets=5, tasks=data.draw(dealings(batches, 5)), path=data.draw(PATHS)
-    )
+    got = run_batches(one_source(most, by), batches, buckets=5, tasks=data.draw(dealings(batches, 5)))
 
     # A row that goes to both ports arrives at the lower one first.
     arrivals = [(port, row) for row in rows for port in (0, 1) if row["port"] in (port, 2)]
@@ -80,7 +78,7 @@ def test_two_sources_and_an_aggregate_of_the_same_key_behind_the_gate(
     app.sink("out", counts, rr.memory())
     batches = cut_at({"data": clocked.table(left), "answers": clocked.table(right)}, data.draw(ENDS))
 
-    got = run_batches(app, batches, buckets=4, tasks=data.draw(dealings(batches, 4)), path=data.draw(PATHS))
+    got = run_batches(app, batches, buckets=4, tasks=data.draw(dealings(batches, 4)))
 
     both = [(r["at"], port, r["seq"], r) for port, rows in enumerate((left, right)) for r in rows]
     arrivals = [(port, row) for _, port, _, row in sorted(both, key=lambda each: each[:3])]

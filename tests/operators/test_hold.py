@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.operators import clocked
 from tests.operators.clocked import ENDS, cut_at, events, key_order, numbers
 from tests.oracle import Event, Row, hold_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.graph.operators import Throttle
@@ -52,7 +52,6 @@ def test_tuples_let_older_ones_of_their_key_go(
         batches,
         buckets=5,
         tasks=data.draw(dealings(batches, 5)),
-        path=data.draw(PATHS),
     )
 
     wanted = hold_oracle(events(rows), by=by, on="ts", **{rule[0]: rule[1]})
@@ -78,7 +77,6 @@ def test_ticks_let_tuples_go(
         batches,
         buckets=5,
         tasks=data.draw(dealings(batches, 5)),
-        path=data.draw(PATHS),
     )
 
     wanted = hold_oracle(events(rows, ticks), by=by, key_order=key_order, **{rule[0]: rule[1]})

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import join_oracle
-from tests.stages import PATHS, Stage, run_batches
+from tests.stages import Stage, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -135,9 +135,8 @@ def check(case: Case, data: st.DataObject, rows: list[Row], ticks: list[Row]) ->
     tasks = data.draw(
         st.lists(st.integers(1, buckets), min_size=len(batches), max_size=len(batches)), label="tasks"
     )
-    path = None if case.apart else data.draw(PATHS, label="path")
 
-    got = run_batches(application(case), batches, buckets=buckets, tasks=tasks, path=path)
+    got = run_batches(application(case), batches, buckets=buckets, tasks=tasks)
 
     assert got == expected(case, rows, ticks)
     return got
@@ -465,7 +464,7 @@ def test_a_key_of_a_side_that_may_be_missing_is_a_key_of_its_own() -> None:
     app.sink("out", counts, rr.memory())
     rows = [{"k": k, "port": port} for k, port in [("a", 1), ("b", 1), ("c", 4), ("c", 1), ("d", 1)]]
 
-    got = run_batches(app, [{"source": pa.Table.from_pylist(rows, SCHEMA)}], buckets=3, tasks=[3], path=None)
+    got = run_batches(app, [{"source": pa.Table.from_pylist(rows, SCHEMA)}], buckets=3, tasks=[3])
 
     assert [(r["rk"], r["n"]) for r in got] == [(None, 1), (None, 2), ("c", 1), (None, 3)]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import group_of, lookup_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -98,7 +98,7 @@ def test_a_lookup_before_a_keyed_operator_keeps_its_key(
     app.sink("out", app.aggregate("sums", found, by="id", window=window, select="sum(w) as w"), rr.memory())
     batches = cut(pa.Table.from_pylist(rows, SCHEMA), data.draw(cuts(len(rows))))
 
-    got = run_batches(app, batches, buckets=3, tasks=data.draw(dealings(batches, 3)), path=data.draw(PATHS))
+    got = run_batches(app, batches, buckets=3, tasks=data.draw(dealings(batches, 3)))
 
     sums, wanted = {1: 0, 2: 0}, []
     for row in rows:

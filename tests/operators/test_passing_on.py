@@ -69,11 +69,9 @@ def test_nothing_changes(passing: str, sink: str, data: st.DataObject, rows: lis
     table = pa.Table.from_pylist(rows, SCHEMA)
     batches = cut(table, data.draw(cuts(len(rows))))
 
-    got = run_batches(
-        counting(passing), batches, sink=sink, buckets=3, tasks=data.draw(dealings(batches, 3)), path=None
-    )
+    got = run_batches(counting(passing), batches, sink=sink, buckets=3, tasks=data.draw(dealings(batches, 3)))
 
-    plain = run_batches(counting(None), [{"source": table}], sink=sink, path=None)
+    plain = run_batches(counting(None), [{"source": table}], sink=sink)
     assert got == plain
     sums: list[int] = []
     since = 0

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import punctor_oracle, split_oracle
-from tests.stages import PATHS, Stage, Tables, cut, cuts, dealings, run_batches
+from tests.stages import Stage, Tables, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -41,11 +41,10 @@ def run_all(
     *,
     buckets: int = 1,
     tasks: Sequence[int] = (),
-    path: str = "direct",
 ) -> dict[str, list[dict[str, Any]]]:
     """Run batches and return what reached each sink."""
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(app, Path(folder), buckets=buckets, path=path)
+        stage = Stage(app, Path(folder), buckets=buckets)
         found: dict[str, list[dict[str, Any]]] = {}
         for tables, dealt in zip(batches, [*tasks, *[1] * len(batches)], strict=False):
             for sink, rows in stage.feed(tables, tasks=dealt).items():
@@ -178,7 +177,7 @@ def test_what_was_split_and_brought_together_is_still_keyed(
     batches = cut(table_of(rows), data.draw(cuts(len(rows))))
     tasks = data.draw(dealings(batches, 4))
 
-    got = run_all(keyed_after_split("k"), batches, buckets=4, tasks=tasks, path=data.draw(PATHS))
+    got = run_all(keyed_after_split("k"), batches, buckets=4, tasks=tasks)
 
     seen: dict[Any, int] = {}
     wanted = []
@@ -247,7 +246,7 @@ def test_punctuations_stand_where_they_were_put(
 ) -> None:
     batches = cut(table_of(rows), data.draw(cuts(len(rows))))
 
-    got = run_batches(punctuated(inner, outer), batches, path=None)
+    got = run_batches(punctuated(inner, outer), batches)
 
     once = punctor_oracle(rows, where=lambda row: row["v"] == 2, place=inner)
     wanted: list[dict[str, Any]] = []

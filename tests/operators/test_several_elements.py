@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operators.windowed import behind
 from tests.oracle import Row, join_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.compiler.elements import fuse
@@ -125,7 +125,7 @@ def test_wherever_an_application_is_cut_it_answers_the_same(data: st.DataObject,
     found: dict[str, list[Row]] = {"union": [], "counts": [], "pairs": []}
 
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(app, Path(folder), buckets=buckets, path=data.draw(PATHS))
+        stage = Stage(app, Path(folder), buckets=buckets)
         names = st.sets(st.sampled_from(list(stage.elements)), max_size=2)
         for number, (tables, tasks) in enumerate(zip(batches, dealt, strict=True)):
             slow = behind(stage, data.draw(names)) if number < len(batches) - 1 else set()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.operators import clocked
 from tests.operators.clocked import ENDS, cut_at, events, key_order
 from tests.oracle import Row, sort_oracle, tumbling_oracle
-from tests.stages import PATHS, Stage, cut, cuts, dealings, run_batches
+from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -79,7 +79,6 @@ def test_each_window_is_put_out_in_order_then_a_punctuation(
         batches,
         buckets=5,
         tasks=data.draw(dealings(batches, 5)),
-        path=data.draw(PATHS),
     )
 
     heard = events(rows, ticks if window == "clock" else ())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle import bargain_oracle
-from tests.stages import PATHS, cuts, dealings, run_batches
+from tests.stages import cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.apps.bargain import bargain
@@ -43,10 +43,10 @@ def test_bargains_are_those_of_the_plain_program(data: st.DataObject, events: li
     ends = data.draw(cuts(len(rows)))
     table = pa.Table.from_pylist(rows, FEED)
     batches = [{"Source": table.slice(low, high - low)} for low, high in zip([0, *ends], ends, strict=False)]
-    tasks, path = data.draw(dealings(batches, 6)), data.draw(PATHS)
+    tasks = data.draw(dealings(batches, 6))
 
     app = bargain(rr.rows(FEED.empty_table()), rr.memory())
-    got = run_batches(app, batches, sink="Sink", buckets=6, tasks=tasks, path=path)
+    got = run_batches(app, batches, sink="Sink", buckets=6, tasks=tasks)
 
     # Bit for bit: sums are exact, so no order of adding can be told from another.
     assert got == bargain_oracle(rows)
@@ -88,8 +88,7 @@ def test_a_window_of_size_nought_keeps_no_state() -> None:
     assert slots_of(plan) == ["sums/0", "both/0"]
 
 
-@pytest.mark.parametrize("path", ["direct", "exchange"])
-def test_batches_without_rows_change_nothing(path: str) -> None:
+def test_batches_without_rows_change_nothing() -> None:
     app = rr.Application("quiet")
     source = app.source("source", rr.rows([], "k string, v int"))
     sums = app.aggregate("sums", source, by="k", window=rr.sliding(tuples=2), select="sum(v) as s")
@@ -100,7 +99,7 @@ def test_batches_without_rows_change_nothing(path: str) -> None:
 
     batches = [{"source": table} for table in (none, full, none, none, full)]
 
-    got = run_batches(app, batches, buckets=4, tasks=[3, 2, 4, 1, 3], path=path)
+    got = run_batches(app, batches, buckets=4, tasks=[3, 2, 4, 1, 3])
 
     assert [(r["k"], r["s"]) for r in got] == [("a", 1), ("b", 2), ("a", 2), ("b", 4)]
 

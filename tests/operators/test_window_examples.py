@@ -121,7 +121,7 @@ def test_whole_numbers_may_differ_by_more_than_fits() -> None:
 
 def test_windows_that_closed_leave_nothing_behind(tmp_path: Path) -> None:
     rule = Rule(("k",), rr.tumbling(time="1s"), rr.on_close())
-    stage = Stage(application((rule,), False), tmp_path, buckets=2, path="direct")
+    stage = Stage(application((rule,), False), tmp_path, buckets=2)
     for second in range(1, 40):
         tuples = [Happening(second, n, {**happen({})[0].event, "k": f"{second}{n}"}) for n in range(5)]
         tick = Happening(second, second, Tick(at(second)))

@@ -104,7 +104,6 @@ def surroundings(draw: st.DrawFn, apart: bool | None = None) -> dict[str, Any]:
         "buckets": buckets,
         "tasks": draw(st.lists(st.integers(1, buckets), min_size=len(ends) + 1, max_size=len(ends) + 1)),
         "apart": separate,
-        "path": None if separate else draw(st.sampled_from(["direct", "exchange"])),
     }
 
 

@@ -93,13 +93,12 @@ def run(
     buckets: int = 1,
     tasks: Sequence[int] = (),
     held_back: Sequence[set[str]] = (),
-    path: str | None = None,
 ) -> list[Row]:
     """Run aggregates over batches that end before the ordering numbers ``ends``; return what reaches the sink."""
     app = application(rules, apart)
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(app, Path(folder), buckets=buckets, path=path)
+        stage = Stage(app, Path(folder), buckets=buckets)
         clocked = any(rule.clocked for rule in rules)
         lasts = [*ends, 10**9]
         for batch, (low, high) in enumerate(zip([-1, *ends], lasts, strict=True)):

@@ -115,12 +115,11 @@ def test_a_killed_driver_is_taken_up(
 
 
 @pytest.mark.parametrize(
-    ("step", "path"),
+    "step",
     [
-        ("computed", "direct"),
-        ("paged", "exchange"),
-        pytest.param("answered", "direct", marks=pytest.mark.slow),
-        pytest.param("answered", "exchange", marks=pytest.mark.slow),
+        "computed",
+        pytest.param("paged", marks=pytest.mark.slow),
+        pytest.param("answered", marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_python_worker_changes_nothing(
@@ -130,12 +129,11 @@ def test_a_killed_python_worker_changes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
-    path: str,
 ) -> None:
     # Workers get their environment from Spark's context, which the driver's own does not reach.
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_AT", f"{step}:2")
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_ONCE", str(tmp_path / "crashed"))
-    with bargain(feed.folder, rr.memory()).run(spark=spark, runs=runs, batch_rows=BATCH, path=path) as run:
+    with bargain(feed.folder, rr.memory()).run(spark=spark, runs=runs, batch_rows=BATCH) as run:
         run.wait()
         assert (tmp_path / "crashed").exists()
         assert run.table("Sink").equals(feed.bargains)

@@ -25,9 +25,7 @@ from riprap.apps.market import FEED_SCHEMA
         (1, {"batch_rows": 7_919}),
         (2, {"batch_rows": 100_000, "buckets": 1, "parallelism": 1}),
         (3, {"batch_rows": 5_003, "buckets": 13, "parallelism": 5}),
-        (1, {"batch_rows": 7_919, "path": "exchange"}),
-        (2, {"batch_rows": 100_000, "buckets": 1, "parallelism": 1, "path": "exchange"}),
-        (3, {"batch_rows": 5_003, "buckets": 64, "parallelism": 3, "path": "exchange"}),
+        (3, {"batch_rows": 5_003, "buckets": 64, "parallelism": 3}),
     ],
 )
 def test_output_is_that_of_single_tuples(
@@ -63,17 +61,16 @@ def test_a_spark_file_stream_gives_the_same(
 @pytest.mark.slow
 def test_every_master_gives_the_same(programs: Programs, feed: Feed, runs: Path, tmp_path: Path) -> None:
     cluster = "local-cluster[2,1,1024]"
-    runs_on = [("local[1]", "direct"), ("local[2]", "exchange"), (cluster, "direct"), (cluster, "exchange")]
     work = tmp_path / "work"
     # Relative paths mean the same to executors, which start in folders of their own.
     jobs = [
         {
             "feed": os.path.relpath(feed.folder, work),
-            "out": f"{master}-{path}",
+            "out": master,
             "roll_rows": 500,
-            "options": {"master": master, "batch_rows": 7_919, "path": path, "runs": str(runs)},
+            "options": {"master": master, "batch_rows": 7_919, "runs": str(runs)},
         }
-        for master, path in runs_on
+        for master in ("local[1]", "local[2]", cluster)
     ]
     programs.finish(programs.start("find_bargains.py", work, jobs))
     for job in jobs:

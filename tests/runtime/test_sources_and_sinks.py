@@ -178,7 +178,7 @@ def test_a_callback_that_looks_at_little_loses_nothing(
         looked_at[batch] = table.slice(0, rows_read).num_rows
 
     app = bargain_twice(feed.folder, rr.callback(look), rr.memory())
-    with app.run(spark=spark, runs=runs, batch_rows=7_919, path="exchange" if rows_read else "direct") as run:
+    with app.run(spark=spark, runs=runs, batch_rows=7_919) as run:
         run.wait()
         assert looked_at == dict.fromkeys(range(4), rows_read)
         assert run.table("Second").equals(feed.bargains)

@@ -182,7 +182,7 @@ class Fleet(Stage):
 
     def plans(self) -> tuple[Plan, ...]:
         """Compile the application for as many tasks as there are now."""
-        return compile_graph(self._graph, buckets=self._buckets, tasks=self.tasks, path="direct").plans
+        return compile_graph(self._graph, buckets=self._buckets, tasks=self.tasks).plans
 
     def start(self, plan: Plan) -> None:
         """Start an element's process anew."""

@@ -23,7 +23,7 @@ def supervisor_of(tmp_path: Path) -> Supervisor:
     source = app.source("in", rr.rows([], "v bigint"))
     app.sink("out", source, rr.memory())
     conditions = Conditions(
-        master=None, config={}, interval=None, batch_rows=1, buckets=None, parallelism=None, path=None,
+        master=None, config={}, interval=None, batch_rows=1, buckets=None, parallelism=None,
         store=None, notes={}, spare=False, stdout=None,
     )  # fmt: skip
     folder = RunFolder(tmp_path, time.time)
