@@ -59,7 +59,7 @@ def test_the_folder_tells_what_was_run(spark: SparkSession, feed: Feed, runs: Pa
     about = json.loads((run.folder / "run.json").read_text())
     assert about["format"] == "riprap-run/1"
     assert about["application"] == "bargain"
-    assert about["master"] == "local[2,2]"
+    assert about["master"] == spark.sparkContext.master
     assert about["options"]["batch_rows"] == 9_000
     assert about["options"]["buckets"] == 6
     assert {"riprap", "pyspark", "pyarrow"} <= about["versions"].keys()
