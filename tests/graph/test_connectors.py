@@ -12,6 +12,7 @@ import pytest
 
 import riprap as rr
 from riprap.expressions import parse_schema
+from riprap.graph.durations import UNITS
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_file_sinks_say_what_they_take(make: Any) -> None:
         == f"{name}(roll_rows=...) takes a whole number of at least 1, got 0"
     )
     assert message(lambda: make("out", roll="soon")) == (
-        f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'"
+        f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'. {UNITS}"
     )
     assert make("out", roll=0).roll_seconds == 0
 
@@ -252,7 +253,7 @@ SAID = {
     ),
     "retry": (
         lambda: rr.to_redis("redis://h", "s", retry_for="soon"),
-        "to_redis(retry_for=...) takes a time such as '10s', '250ms' or '2m', got 'soon'",
+        f"to_redis(retry_for=...) takes a time such as '10s', '250ms' or '2m', got 'soon'. {UNITS}",
     ),
 }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import linecache
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import riprap as rr
+from riprap.graph.durations import UNITS
 
 Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]
 
@@ -259,10 +261,26 @@ def test_outputs_come_every_so_many_tuples(tuples: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "duration", ["", "ten", "10", "9 days", "-1s", "0s", 0, -2.0, math.inf, math.nan, None, True]
+    "duration",
+    [
+        "",
+        "ten",
+        "10",
+        "9 fortnights",
+        "-1s",
+        "1s and 2s",
+        timedelta(0),
+        "0s",
+        0,
+        -2.0,
+        math.inf,
+        math.nan,
+        None,
+        True,
+    ],
 )
 def test_durations_are_positive_times(duration: Any) -> None:
-    takes = f"takes a time such as '10s', '250ms' or '2m', got {duration!r}"
+    takes = f"takes a time such as '10s', '250ms' or '2m', got {duration!r}. {UNITS}"
 
     for what, make in {
         "checkpoint(every=...)": lambda: rr.checkpoint(every=duration),

@@ -18,7 +18,7 @@ from riprap.cli.applications import UsageError, load_from, positive, positive_nu
 from riprap.cli.model_compare import compare_with_campaign, with_interval
 from riprap.cli.run_folders import find_run
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.graph.policies import seconds
+from riprap.graph.durations import seconds
 
 if TYPE_CHECKING:
     from riprap.apps.models import BuiltInModel

@@ -8,7 +8,7 @@ from pathlib import Path
 from riprap.cli.applications import add_application, add_output, application_of, positive, refuse_occupied
 from riprap.cli.screen import Screen
 from riprap.compiler import compile_graph
-from riprap.graph.policies import seconds
+from riprap.graph.durations import seconds
 
 SUMMARY = "run an application"
 EXAMPLES = """\

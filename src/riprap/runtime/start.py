@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import FetchedSource, Generated, ReadBySpark
+from riprap.graph.durations import Duration, seconds
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
-from riprap.graph.policies import seconds
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
@@ -33,7 +33,7 @@ def run(
     spark: SparkSession | None = None,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
-    trigger: str | None = None,
+    trigger: Duration | None = None,
     batch_rows: int = 500_000,
     buckets: int | None = None,
     parallelism: int | None = None,
@@ -128,7 +128,7 @@ def run(
 def check_options(
     graph: Graph,
     *,
-    trigger: str | None,
+    trigger: Duration | None,
     batch_rows: int,
     buckets: int | None,
     parallelism: int | None,

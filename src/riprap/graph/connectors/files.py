@@ -24,7 +24,7 @@ from riprap.graph.connectors.checks import (
 )
 from riprap.graph.connectors.checks import on_bad_record as check_on_bad_record
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 FileFormat = Literal["parquet", "csv", "json"]
 SourceFormat = Literal["parquet", "csv", "json", "text"]
@@ -170,7 +170,7 @@ def _files(
 
 
 def parquet(
-    path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
+    path: str | Path, *, roll_rows: int = 500_000, roll: Duration = "10s", overwrite: bool = False
 ) -> FileSink:
     """Write Parquet files.
 
@@ -181,14 +181,14 @@ def parquet(
 
 
 def csv(
-    path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
+    path: str | Path, *, roll_rows: int = 500_000, roll: Duration = "10s", overwrite: bool = False
 ) -> FileSink:
     """Write CSV files with a header. Rolled as ``parquet``."""
     return _file_sink(path, "csv", roll_rows, roll, overwrite)
 
 
 def json(
-    path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
+    path: str | Path, *, roll_rows: int = 500_000, roll: Duration = "10s", overwrite: bool = False
 ) -> FileSink:
     """Write JSON-lines files. Rolled as ``parquet``."""
     return _file_sink(path, "json", roll_rows, roll, overwrite)
@@ -252,7 +252,7 @@ def _schema_of_parquet(patterns: Sequence[str]) -> pa.Schema:
 
 
 def _file_sink(
-    path: str | Path, format: FileFormat, roll_rows: int, roll: str | float, overwrite: bool
+    path: str | Path, format: FileFormat, roll_rows: int, roll: Duration, overwrite: bool
 ) -> FileSink:
     whole_number(f"{format}(roll_rows=...)", roll_rows)
     period = 0.0 if roll in (0, 0.0, "0s") else seconds(f"{format}(roll=...)", roll)

@@ -26,7 +26,7 @@ from riprap.graph.connectors.checks import (
     on_bad_record as check_on_bad_record,
 )
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 _POSTGRES = ("postgresql", "postgres")
 _REDIS = ("redis", "rediss", "unix")
@@ -187,7 +187,7 @@ def from_postgres(
     by: str,
     schema: str | pa.Schema,
     on_bad_record: OnBadRecord = "quarantine",
-    retry_for: str | float = _PATIENCE,
+    retry_for: Duration = _PATIENCE,
 ) -> FromPostgres:
     """Read a PostgreSQL table in the order of column ``by``, which ascends as rows are added and is indexed.
 
@@ -215,7 +215,7 @@ def from_redis(
     schema: str | pa.Schema,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
-    retry_for: str | float = _PATIENCE,
+    retry_for: Duration = _PATIENCE,
 ) -> FromRedis:
     """Read a Redis stream from its first entry on: the fields of an entry, as text, are the columns of a tuple.
 
@@ -239,7 +239,7 @@ def from_tcp(
     schema: str | pa.Schema | None = None,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
-    retry_for: str | float = _PATIENCE,
+    retry_for: Duration = _PATIENCE,
 ) -> FromTcp:
     """Connect to a TCP server and read the lines it sends: text, JSON objects or CSV records without a header.
 
@@ -259,7 +259,7 @@ def from_tcp(
 
 
 def to_postgres(
-    url: str, table: str, *, overwrite: bool = False, retry_for: str | float = _PATIENCE
+    url: str, table: str, *, overwrite: bool = False, retry_for: Duration = _PATIENCE
 ) -> ToPostgres:
     """Write rows to a PostgreSQL table, which is made where it does not exist.
 
@@ -275,7 +275,7 @@ def to_postgres(
 
 
 def to_sqlite(
-    path: str | Path, table: str, *, overwrite: bool = False, retry_for: str | float = _PATIENCE
+    path: str | Path, table: str, *, overwrite: bool = False, retry_for: Duration = _PATIENCE
 ) -> ToSqlite:
     """Write rows to a table of an SQLite file; file and table are made where they do not exist.
 
@@ -289,9 +289,7 @@ def to_sqlite(
     )
 
 
-def to_redis(
-    url: str, stream: str, *, overwrite: bool = False, retry_for: str | float = _PATIENCE
-) -> ToRedis:
+def to_redis(url: str, stream: str, *, overwrite: bool = False, retry_for: Duration = _PATIENCE) -> ToRedis:
     """Add an entry a row to a Redis stream: the columns are its fields, as text; null is left out."""
     return ToRedis(
         url=url_of("to_redis(url, ...)", url, *_REDIS),
@@ -302,7 +300,7 @@ def to_redis(
 
 
 def to_tcp(
-    host: str, port: int, *, format: Literal["csv", "json"] = "json", retry_for: str | float = _PATIENCE
+    host: str, port: int, *, format: Literal["csv", "json"] = "json", retry_for: Duration = _PATIENCE
 ) -> ToTcp:
     """Connect to a TCP server and send it a line a row: JSON objects, or CSV records without a header."""
     host, port = address("to_tcp(host, port)", host, port)

@@ -23,7 +23,7 @@ from riprap.graph.connectors.checks import (
     on_bad_record as check_on_bad_record,
 )
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def to_kafka(
     *,
     key: str | None = None,
     options: Mapping[str, str] | None = None,
-    retry_for: str | float = "60s",
+    retry_for: Duration = "60s",
 ) -> ToKafka:
     """Write each row to a Kafka topic as a JSON message, with column ``key`` as the message's key."""
     return ToKafka(

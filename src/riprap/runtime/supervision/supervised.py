@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from pyspark import cloudpickle
 
 from riprap.errors import GraphError, RiprapError, RunError
+from riprap.graph.durations import Duration
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
 from riprap.runtime.changes import accept_changes
@@ -40,7 +41,7 @@ def supervise(
     *,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
-    trigger: str | None = None,
+    trigger: Duration | None = None,
     batch_rows: int = 500_000,
     buckets: int | None = None,
     parallelism: int | None = None,
