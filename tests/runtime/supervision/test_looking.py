@@ -1,7 +1,8 @@
-"""What the supervisor makes of silence: elements that are told to start, and never do."""
+"""What the supervisor makes of silence, and a driver process of a JVM that is gone."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,9 @@ import riprap as rr
 from riprap.runtime.changes import Changes
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.site import Housing
+from riprap.runtime.supervision.crew import Crew, SparkGoneError
 from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.messages import Link
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 
@@ -62,3 +65,21 @@ def test_what_does_not_start_in_time_is_stuck(tmp_path: Path, monkeypatch: pytes
     assert process.restart_at is not None
     (failure,) = [e for e in supervisor._folder.read_events() if e["event"] == "failure"]
     assert failure["what"] == "Stuck"
+
+
+def test_without_its_jvm_a_process_reports_no_failure_of_an_element(tmp_path: Path) -> None:
+    plan: Any = SimpleNamespace(name="sums")
+
+    def lost() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    spark = SimpleNamespace(_jsc=SimpleNamespace(sc=lost))
+    launch: Any = SimpleNamespace(session=SimpleNamespace(sparkContext=spark), home=lambda plan: lost())
+    said, mouth = os.pipe()
+    crew = Crew(launch, [plan], Housing(str(tmp_path), str(tmp_path), 0), Link(said, mouth))
+
+    with pytest.raises(SparkGoneError):
+        crew.begin(["sums"], resume=["sums"])
+    os.close(mouth)
+    assert os.read(said, 1) == b""
+    os.close(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.runtime.supervision.watched import ROWS, SINKS, expected, put_file, w
 import riprap as rr
 from riprap.cli import main
 from riprap.runtime import Patience, Supervised, supervise
+from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.presence import find_presences
 from riprap.runtime.supervision.process import lives, session_of
 from riprap.state.pages import page_root
@@ -120,6 +122,39 @@ def test_a_process_and_a_worker_die_while_the_others_go_on(
     ]
     assert events_of(run, "ended")
     assert not (page_root() / f"watched-{run.folder.name}").exists()
+
+
+def jvms() -> set[psutil.Process]:
+    """List the JVMs that run Spark for this process, or for one that it started."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
+                found.add(process)
+    return found
+
+
+@pytest.mark.slow
+def test_a_jvm_dies_while_an_element_is_started_again(runs: Path, tmp_path: Path) -> None:
+    calls, out, others = tmp_path / "calls", tmp_path / "out", jvms()
+    put_file(calls, 0)
+    app = rr.Application("short")
+    source = app.source("calls", rr.files(str(calls)), position="seq")
+    app.sink("seen", app.functor("see", source, select="seq"), rr.parquet(out, roll=0))
+    with supervise(app.graph(), runs=runs, trigger="100ms", spare=False, **OPTIONS) as run:
+        until(run, lambda: published(out) == ROWS)
+        (first,) = jvms() - others
+        first.kill()
+        put_file(calls, 1)
+        until(run, (run.folder / "elements" / "short" / "setting-1.json").exists)
+        for second in jvms() - others:
+            second.kill()
+        until(run, lambda: published(out) == 2 * ROWS)
+
+    assert whole(read_parts(out))["seq"].to_pylist() == list(range(2 * ROWS))
+    assert [(e["what"], e.get("code")) for e in events_of(run, "failure")] == [
+        ("ProcessDied", SPARK_GONE)
+    ] * 2
 
 
 def hang_once(marker: str) -> Any:

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
 from riprap.compiler import Plan
 from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element, Launch
@@ -15,6 +18,20 @@ from riprap.runtime.kafka import explained
 from riprap.runtime.site import Housing
 from riprap.runtime.supervision.messages import Link
 from riprap.state.ledger import Ledger
+
+
+class SparkGoneError(Exception):
+    """The JVM of this process does not answer, or has stopped Spark: nothing can be tried again here."""
+
+
+def check_spark(session: SparkSession) -> None:
+    """Raise an error unless there is a Spark to work with. A JVM that hangs gives no answer, and no error."""
+    try:
+        stopped = session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError) as error:
+        raise SparkGoneError from error
+    if stopped:
+        raise SparkGoneError
 
 
 @dataclass(slots=True)
@@ -160,10 +177,11 @@ class Crew:
 
     @contextlib.contextmanager
     def _reporting(self, name: str, *, final: bool = False) -> Iterator[None]:
-        """Report what goes wrong with an element."""
+        """Report what goes wrong with an element; without Spark it is the process that has failed."""
         try:
             yield
         except Exception as failure:
+            check_spark(self._launch.session)
             member = self._members.get(name)
             if member is not None:
                 member.failed = True

@@ -5,7 +5,6 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import signal
@@ -15,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from riprap.compiler import compile_graph
@@ -29,14 +28,14 @@ from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
 from riprap.runtime.start import spark_of
-from riprap.runtime.supervision.crew import Crew
+from riprap.runtime.supervision.crew import Crew, SparkGoneError, check_spark
+from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.messages import Link, Message
 from riprap.runtime.supervision.presence import FOLDER, announce, withdraw
 from riprap.runtime.supervision.warming import warm_up
 
 BEAT_SECONDS = 0.2
 _POLL_SECONDS = 0.05
-_JVM_GONE = 70
 
 
 class Driver:
@@ -51,6 +50,7 @@ class Driver:
         self._brokers: BrokerWatch | None = None
         self._process = ""
         self._lock: IO[str] | None = None
+        self._halting = False
 
     def serve(self) -> None:
         """Make a session, then do what the supervisor says until it says to halt."""
@@ -61,7 +61,7 @@ class Driver:
         if self._opening["warm"]:
             warm_up(session, self._folder.path / FOLDER / f"warming-{os.getpid()}")
         self._link.send("ready", cores=session.sparkContext.defaultParallelism, **spark_of(session))
-        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        threading.Thread(target=self._beat, args=(session,), name="beat", daemon=True).start()
         while True:
             message = self._next()
             match message:
@@ -135,20 +135,24 @@ class Driver:
         if told["stopping"]:
             crew.stop()
 
-    def _beat(self) -> None:
+    def _beat(self, session: SparkSession) -> None:
         """Give signs of life; what it asks goes through the JVM, so that one that hangs is silent."""
-        while True:
+        while not self._halting:
             try:
+                check_spark(session)
                 elements = self._crew.pulse() if self._crew is not None else {}
+            except SparkGoneError:
+                if not self._halting:
+                    os._exit(SPARK_GONE)
             except Exception:
-                # An element that is being started or ended has no answer. Without its JVM the process is of no use.
-                if _jvm_is_gone():
-                    os._exit(_JVM_GONE)
+                # An element that is being started or ended has no answer.
+                pass
             else:
                 self._link.send("beat", elements=elements)
             time.sleep(BEAT_SECONDS)
 
     def _halt(self, session: SparkSession) -> None:
+        self._halting = True
         if self._crew is not None:
             self._crew.halt()
         if self._brokers is not None:
@@ -156,15 +160,6 @@ class Driver:
         if self._lock is not None:
             withdraw(self._folder.path, self._process)
         session.stop()
-
-
-def _jvm_is_gone() -> bool:
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:
-        return False
-    with contextlib.suppress(Exception):
-        process.wait(1.0)
-    return process.poll() is not None
 
 
 def _listen(link: Link, inbox: queue.Queue[Message]) -> None:
@@ -184,7 +179,10 @@ def main() -> None:
     threading.Thread(target=_listen, args=(link, inbox), name="listen", daemon=True).start()
     opening = inbox.get()
     sys.path[:] = [*opening["paths"], *(p for p in sys.path if p not in opening["paths"])]
-    Driver(link, inbox, opening).serve()
+    try:
+        Driver(link, inbox, opening).serve()
+    except SparkGoneError:
+        os._exit(SPARK_GONE)
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads of Spark's gateway may linger; all that counts is on record.
