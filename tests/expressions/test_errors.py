@@ -38,6 +38,7 @@ def problem(text: str) -> ExpressionError:
     [
         ("price * sise as y", "no column 'sise'", "did you mean 'size'?"),
         ("uper(ticker) as y", "no function uper()", "did you mean 'upper'"),
+        ("sha9(ticker) as y", "no function sha9()", "Or bring your own: app.function('sha9', ...)"),
         ("price + ticker as y", "+ needs numbers, got string: ticker", "Write a cast"),
         ("ticker = 1 as y", "string and int do not mix: 1", "Write a cast"),
         ("price + day as y", "+ needs numbers, got date: day", "Numbers are"),

@@ -22,6 +22,7 @@ from riprap.expressions import (
     Expression,
     ExpressionError,
     Scope,
+    check_type,
     parse_aggregates,
     parse_schema,
     parse_select,
@@ -100,7 +101,7 @@ def compare_with_spark(frame: DataFrame, computed: list[tuple[str, Expression, p
         raise
     for position, (text, expression, values) in enumerate(computed):
         for theirs in (answer.column(2 * position), answer.column(2 * position + 1)):
-            assert theirs.type == values.type, (
+            assert check_type(theirs.type) == values.type, (
                 f"{text}: {theirs.type} in Spark, {type_name(values.type)} here"
             )
             mine, other = exact(values), exact(theirs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from riprap.expressions import arithmetic, logic, mathematics, strings, times
+from riprap.expressions import arithmetic, lists, logic, matching, mathematics, strings, times
 from riprap.expressions.errors import Misuse, near
 from riprap.expressions.tree import Expression
 from riprap.expressions.users import UserFunction, user_call
@@ -39,9 +39,11 @@ BUILTINS: Mapping[str, Builtin] = {
     "concat": Builtin(strings.concat, 1, _ANY),
     "contains": Builtin(strings.contains, 2, 2),
     "day": Builtin(times.day, 1, 1),
+    "element_at": Builtin(lists.element_at, 2, 2),
     "endswith": Builtin(strings.ends_with, 2, 2),
     "exp": Builtin(mathematics.exponential, 1, 1),
     "floor": Builtin(mathematics.floor, 1, 1),
+    "get": Builtin(lists.get, 2, 2),
     "greatest": Builtin(mathematics.greatest, 2, _ANY),
     "hour": Builtin(times.hour, 1, 1),
     "if": Builtin(logic.if_, 3, 3),
@@ -56,8 +58,15 @@ BUILTINS: Mapping[str, Builtin] = {
     "nullif": Builtin(logic.nullif, 2, 2),
     "pow": Builtin(mathematics.power, 2, 2),
     "power": Builtin(mathematics.power, 2, 2),
+    "regexp": Builtin(matching.regexp_like, 2, 2),
+    "regexp_extract": Builtin(matching.regexp_extract, 2, 3),
+    "regexp_like": Builtin(matching.regexp_like, 2, 2),
+    "regexp_replace": Builtin(matching.regexp_replace, 3, 3),
+    "rlike": Builtin(matching.regexp_like, 2, 2),
     "round": Builtin(mathematics.round_, 1, 2),
     "second": Builtin(times.second, 1, 1),
+    "size": Builtin(lists.size, 1, 1),
+    "split": Builtin(matching.split, 2, 3),
     "sqrt": Builtin(mathematics.sqrt, 1, 1),
     "startswith": Builtin(strings.starts_with, 2, 2),
     "substring": Builtin(strings.substring, 2, 3),
@@ -95,7 +104,10 @@ def build_call(name: str, arguments: Sequence[Expression], users: Mapping[str, U
     if builtin is None:
         if name.lower() in AGGREGATES:
             raise Misuse(f"{name}() is an aggregate, which has no place here", "Use an aggregate operator")
-        raise Misuse(f"no function {name}()", near(name.lower(), [*BUILTINS, *users]))
+        raise Misuse(
+            f"no function {name}()",
+            f"{near(name.lower(), [*BUILTINS, *users])}. Or bring your own: app.function({name!r}, ...)",
+        )
     if not builtin.least <= len(arguments) <= builtin.most:
         raise Misuse(f"{name}() takes {_count(builtin)}, got {len(arguments)}")
     return builtin.build(arguments)

@@ -17,7 +17,9 @@ from riprap.expressions.casts import cast
 from riprap.expressions.comparison import compare, is_in, is_not_null, is_null
 from riprap.expressions.errors import ExpressionError, Misuse
 from riprap.expressions.functions import build_call
+from riprap.expressions.lists import element
 from riprap.expressions.logic import case, connect, if_, negation
+from riprap.expressions.matching import rlike
 from riprap.expressions.scope import Entry, Scope
 from riprap.expressions.strings import joined, like
 from riprap.expressions.tree import Column, Expression, quoted
@@ -26,7 +28,10 @@ from riprap.expressions.users import UserFunction
 
 Functions = Mapping[str, UserFunction]
 PREFIX = "select "
-_OPERATORS = "+ - * / % div || = <> < <= > >= <=> and or not is null, in, between, like, case, cast, try_cast"
+_OPERATORS = (
+    "+ - * / % div || = <> < <= > >= <=> and or not is null, in, between, like, rlike, [ ], case, cast, try_cast, "
+    "interval"
+)
 
 
 class Dialect(Spark):
@@ -230,6 +235,11 @@ class Binder:
         made = like(self.bind(node.this), self.bind(node.expression))
         return negation(made) if node.args.get("negate") else made
 
+    def item(self, node: exp.Bracket) -> Expression:
+        if len(node.expressions) != 1:
+            raise Misuse(f"an array has one number in [ ]: {node.sql('spark')}")
+        return element(self.bind(node.this), self.bind(node.expressions[0]))
+
     def if_(self, node: exp.If) -> Expression:
         parts = [node.this, node.args["true"], node.args.get("false")]
         if parts[2] is None:
@@ -286,6 +296,9 @@ _BUILDERS: dict[type[exp.Expression], Callable[[Binder, Any], Expression]] = {
     exp.Between: Binder.between,
     exp.Like: Binder.like,
     exp.If: Binder.if_,
+    exp.Bracket: Binder.item,
+    exp.RegexpLike: lambda binder, node: rlike(binder.bind(node.this), binder.bind(node.expression)),
+    exp.RawString: lambda binder, node: literals.string(node.name),
 }
 
 
