@@ -58,5 +58,5 @@ def _gone(site: Site, record: Record) -> dict[str, int]:
     return {
         name: sum(output.rows for output in outputs)
         for name, outputs in record.outputs.items()
-        if any(not site.results.size(page) for output in outputs for page in output.pages)
+        if any(not site.has_result(page) for output in outputs for page in output.pages)
     }

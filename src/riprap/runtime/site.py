@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from riprap.errors import RunError
+from riprap.errors import MissingPageError, RunError
 from riprap.runtime.folder import RunFolder
 from riprap.state.ledger import Ledger
 from riprap.state.pages import Lease, PageStore, limit_for, page_root
@@ -42,6 +42,14 @@ class Site:
         """Map a state page, whichever executor of this host wrote it."""
         return self._holder(name).read(name)
 
+    def has_page(self, name: str) -> bool:
+        """Say whether a state page is there, and whole."""
+        return _is_whole(self._holder(name), name)
+
+    def has_result(self, name: str) -> bool:
+        """Say whether a page of results is there, and whole."""
+        return _is_whole(self.results, name)
+
     def page_size(self, name: str) -> int:
         """Return the bytes of a state page, 0 when it is gone."""
         return self._holder(name).size(name)
@@ -58,6 +66,15 @@ class Site:
         self.results.collect(keep)
         if EXECUTOR not in self.pages.folder:
             self.pages.collect(keep)
+
+
+def _is_whole(store: PageStore, name: str) -> bool:
+    # A page is read from its end: one that was cut short, by whatever filled the memory or cleared it, has none.
+    try:
+        store.read(name)
+    except MissingPageError:
+        return False
+    return True
 
 
 def take_hold(

@@ -1,7 +1,7 @@
 """What an element starts from when its run, or the element alone, is started again.
 
     pages of the last record are all there    nothing is lost: go on from them
-    some are gone (the host was lost)         protected operators come back from their newest usable checkpoint, all
+    some are gone, or cut short               protected operators come back from their newest usable checkpoint, all
                                               others start afresh; what the record says of state is replaced
     an operator is to be restored by wish     that one alone, from the version that was asked for
 
@@ -59,7 +59,7 @@ class Recovery:
             return
         record = self.site.ledger.get(batches[-1])
         wishes = read_wishes(self.home)
-        gone = any(not self.site.page_size(name) for name in _state_pages(record))
+        gone = any(not self.site.has_page(name) for name in _state_pages(record))
         if record.batch < 0:
             # There is no state yet, so there is nothing to wish for.
             (self.home / WISHES).unlink(missing_ok=True)

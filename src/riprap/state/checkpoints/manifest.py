@@ -2,7 +2,7 @@
 
 Under the key ``manifest-0000000012`` in the operator's entry of the store, a line of JSON and then JSON under zlib:
 
-    {"format": "riprap-checkpoint/1", "digest": "..."}                      of what follows, as it is stored
+    {"format": "riprap-checkpoint/2", "digest": "..."}                      of what follows, as it is stored
 
     {"operator": "sums", "layout": "sliding(5 tuples) by ticker, ...",      what the state is of
      "version": 12, "time": 1731690000.0, "batch": 41, "buckets": 8,        when it was so
@@ -10,9 +10,13 @@ Under the key ``manifest-0000000012`` in the operator's entry of the store, a li
      "slots": {"0": [{"name": "9f...", "size": 46080,                      a value, named after its content
                       "groups": 1, "tuples": 512,                           how many it has
                       "buckets": [0, 4], "since": ..., "until": ...,        its tuples came in between these times
+                      "over": 17.5,                                         or, with none in between, see below
                       "seal": "..."}]}}                                     HMAC of the value, where a key is configured
 
-The values of a slot are newest first, for each range of buckets.
+The values of a slot are newest first, for each range of buckets. One that is the whole state of some moment, because
+its run was taken up again, has no time between ``since`` and ``until``: nobody knows when its tuples came in. It has
+the counts, by key, of the version before it instead, and ``over`` how many seconds those were. Format 1 is the same
+without ``over``, and can be read.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from typing import Any
 from riprap.errors import CorruptValueError, FormatError
 from riprap.state.checkpoints.groups import digest
 
-FORMAT = "riprap-checkpoint/1"
+FORMAT = "riprap-checkpoint/2"
+_KNOWN = (FORMAT, "riprap-checkpoint/1")
 _PREFIX = "manifest-"
 # A part of it is digests, which do not get smaller: the quickest will do.
 _LEVEL = 1
@@ -34,7 +39,10 @@ _LEVEL = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A value in the store, and what it has: tuples of a range of buckets that came in between two times."""
+    """A value in the store, and what it has: tuples of a range of buckets that came in between two times.
+
+    ``over`` is of the whole state of some moment: how many seconds the counts are of that it has from before.
+    """
 
     name: str
     size: int
@@ -44,11 +52,17 @@ class Saved:
     since: float
     until: float
     seal: str | None = None
+    over: float | None = None
 
     @property
-    def timed(self) -> bool:
-        """Whether anybody knows over how long its tuples came in: not so if it is the whole state of some moment."""
-        return self.until > self.since
+    def seconds(self) -> float:
+        """Over how long the tuples it has counts of came in, 0 if nobody knows."""
+        return self.until - self.since or self.over or 0.0
+
+    @property
+    def begin(self) -> float:
+        """When its counts began."""
+        return self.until - self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +115,7 @@ class CheckpointManifest:
         head, _, body = data.partition(b"\n")
         try:
             known = json.loads(head)
-            if known["format"] != FORMAT:
+            if known["format"] not in _KNOWN:
                 raise FormatError(f"a checkpoint's manifest is of format {known['format']!r}, not {FORMAT!r}")
             if known["digest"] != digest(body):
                 raise CorruptValueError("a checkpoint's manifest does not have its digest: it is damaged")

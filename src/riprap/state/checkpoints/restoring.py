@@ -56,6 +56,8 @@ def restore(
     hold the newest tuples of each key, as many of the oldest go as would have been pushed out. ``whole`` is for state
     of which a part is worse than nothing: a version with any damage is passed over.
     """
+    for damage in versions.store.damage(versions.entry):
+        warn(f"versions, or values, may be missing: {damage}")
     for number in versions.numbers() if version is None else [version]:
         try:
             manifest = versions.manifest(number)
@@ -197,23 +199,53 @@ def _drop_stale(
 ) -> tuple[pa.RecordBatch | None, int]:
     """Say which tuples lost input would have pushed out, at each key's own rate; and how many that is.
 
-    A key's rate is that of the newest value if the key is in it, else that over all values; but for one with the whole
-    state of some moment: nobody knows over how long that had come in.
+    A key's rate is that of the newest value if the key is in it, else that over all values.
     """
-    timed = [(v, counts) for v, counts in zip(values, came, strict=True) if v.timed]
-    if not timed:
+    pace = _pace(values, came)
+    if pace is None:
         return None, 0
-    span = max(v.until for v, _ in timed) - min(v.since for v, _ in timed)
-    whole = Came.over([counts for _, counts in timed])
-    rates: Floats = whole.counts / span
-    if values[0].timed:
+    whole = pace.came
+    rates: Floats = whole.counts / pace.seconds
+    if values[0].seconds:
         recent = came[0].counts > 0
         at = np.searchsorted(whole.hashes, came[0].hashes[recent])
-        rates[at] = came[0].counts[recent] / (values[0].until - values[0].since)
+        rates[at] = came[0].counts[recent] / values[0].seconds
     gone: Ints = np.round(rates * max(seconds, 0.0)).astype(np.int64)
     before = live_tuples(pages)
     cap = cap_page(pages, lambda wanted, held: np.maximum(held - _look_up(whole.hashes, gone, wanted), 0))
     return cap, 0 if cap is None else before - live_tuples([cap, *pages])
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many tuples of each key came in, over so many seconds."""
+
+    came: Came
+    seconds: float
+
+
+def newest_pace(versions: Versions, slot: str, layout: str) -> Pace | None:
+    """Say how fast a slot was filled before now, as far as a version of the same state knows."""
+    for number in versions.numbers():
+        try:
+            manifest = versions.manifest(number)
+        except (CorruptValueError, FormatError):
+            continue
+        values = [saved for saved in manifest.slots.get(slot, ()) if saved.seconds]
+        read = [versions.read(saved) for saved in values]
+        came = [d.came or Came.of(Index.over(d.indexes)) for d in read if d.indexes is not None]
+        if manifest.layout == layout and values and len(came) == len(values):
+            return _pace(values, came)
+    return None
+
+
+def _pace(values: Sequence[Saved], came: Sequence[Came]) -> Pace | None:
+    """Add up what values have counts of: not all have, if protection began with a state that was there already."""
+    counted = [(v, counts) for v, counts in zip(values, came, strict=True) if v.seconds]
+    if not counted:
+        return None
+    span = max(v.until for v, _ in counted) - min(v.begin for v, _ in counted)
+    return Pace(Came.over([counts for _, counts in counted]), span)
 
 
 def live_tuples(pages: Sequence[pa.RecordBatch]) -> int:
