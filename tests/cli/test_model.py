@@ -42,7 +42,7 @@ def test_lists_are_combined(riprap: Command) -> None:
     assert len(points) == 10
     assert {p["fault_rate"] for p in points} == {1 / 3600, 1 / 7200}
     copies = {p["technique"]: p["cost"]["copies"] for p in points}
-    assert copies == {"none": 0, "checkpoint": 0, "groups": 4, "replication": 6, "consistent": 0}
+    assert copies == {"none": 0, "checkpoint": 0, "groups": 5, "replication": 6, "consistent": 0}
 
 
 def test_a_table_names_what_varies_and_what_does_not(riprap: Command) -> None:

@@ -49,9 +49,8 @@ _PAPER = Profile(
         "Join": "BargainIndex",
     },
 )
-# The picture of configuration 2 is not in the text. Its words say that Aggregate restarts from nothing, and that
-# nothing comes out while an operator without a replica is down.
-_GROUPS = (("TradeFilter", "Aggregator", "VWAP"), ("QuoteFilter",))
+# A reading: the picture of configuration 2 is not in the text (docs/decisions/0013-models-leap.md).
+_GROUPS = (("Source", "TradeQuote"), ("TradeFilter", "Aggregator", "VWAP"))
 
 PAPER: Mapping[str, BuiltInModel] = {
     "bargain": BuiltInModel(

@@ -68,7 +68,10 @@ class Names:
             good = [
                 f"not {self.ill(node, copy)} and not {self.filling(node, copy)}" for copy in self.copies(node)
             ]
-            operators.setdefault(int(self.w.node_operator[node]), []).append(self.any_copy(node, good))
+            up, group = self.any_copy(node, good), int(self.w.node_group[node])
+            if group >= 0:
+                up = f"(active{group} == {int(self.w.node_replica[node])} and {up})"
+            operators.setdefault(int(self.w.node_operator[node]), []).append(up)
         return "1 if " + " and ".join(f"({' or '.join(each)})" for each in operators.values()) + " else 0"
 
     def deliver(self, port: int, kind: str, count: int) -> str:
