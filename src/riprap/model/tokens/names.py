@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
 from riprap.model.wiring import Wired
@@ -20,7 +21,7 @@ class Names:
         self.nominal = wired.flows()
         plain = [re.sub(r"\W", "_", node.part.name) for node in wired.nodes]
         self.names = [
-            (name if name[:1].isalpha() else f"o{name}")
+            (name if name[:1].isalpha() and not keyword.iskeyword(name) else f"o{name}")
             + (f"_{'ab'[node.replica]}" if node.protection.group is not None else "")
             for name, node in zip(plain, wired.nodes, strict=True)
         ]
