@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adapters import plain
 
+import riprap as rr
 from riprap.adapters.cells import unreadable
 from riprap.adapters.decoding import Decoded, decode, decode_messages
 from riprap.adapters.framing import frame
 from riprap.errors import RunError
 from riprap.expressions import parse_schema
+from riprap.graph.connectors.notation import PLAIN, Notation
 
 SCHEMA = parse_schema("id bigint, price double, name string")
 BIG = 1 << 20
@@ -32,6 +34,8 @@ NUMBERS = [
     "",
     " 4",
     "+5",
+    "+-5",
+    "0x1F",
 ]
 PRICES = ["0.5", "1", "1e3", "abc", ".5", "5.", "", "-", "1e", "nan"]
 CSV = st.tuples(
@@ -78,14 +82,21 @@ def mutated(records: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     )
 
 
-def whole(data: bytes, format: str, *, size: int = BIG, schema: pa.Schema = SCHEMA) -> list[object]:
+def whole(
+    data: bytes, format: str, *, size: int = BIG, schema: pa.Schema = SCHEMA, notation: Notation = PLAIN
+) -> list[object]:
     """Return a row or the reason for each record, in order."""
     found: list[object] = []
     blocks = frame(
-        io.BytesIO(data), quoted=format == "csv", blank=format == "text", limit=BIG, block_bytes=size
+        io.BytesIO(data),
+        csv=notation if format == "csv" else None,
+        blank=format == "text",
+        limit=BIG,
+        block_bytes=size,
     )
     for block in blocks:
-        found.extend(verdicts(decode(block, format, schema, file="f", threads=False), len(block)))
+        decoded = decode(block, format, schema, notation=notation, file="f", threads=False)
+        found.extend(verdicts(decoded, len(block)))
     return found
 
 
@@ -117,13 +128,18 @@ def same(one: object, other: object) -> bool:
 
 
 @settings(max_examples=250, deadline=None)
-@given(records=st.lists(CSV | mutated(CSV), max_size=12), size=st.sampled_from([1, 5, 64, BIG]))
-def test_csv(records: list[bytes], size: int) -> None:
+@given(
+    records=st.lists(CSV | mutated(CSV), max_size=12),
+    size=st.sampled_from([1, 5, 64, BIG]),
+    notation=st.sampled_from([PLAIN, Notation(multiline=True), Notation(comment="1")]),
+)
+def test_csv(records: list[bytes], size: int, notation: Notation) -> None:
     data = b"\n".join(records)
-    expected = [plain.csv_row(record) if good else None for _, record, good in plain.csv_records(data, BIG)]
-    found = whole(data, "csv", size=size)
+    expected = plain.csv_records(data, BIG, notation)
+    found = whole(data, "csv", size=size, notation=notation)
     assert len(found) == len(expected)
-    for one, other, (_, record, _) in zip(found, expected, plain.csv_records(data, BIG), strict=True):
+    for one, (_, record, good) in zip(found, expected, strict=True):
+        other = plain.csv_row(record) if good else None
         if b'""' not in record:  # which may be a quoted empty cell
             assert same(one, other), (record, one, other)
 
@@ -184,6 +200,8 @@ CELLS = [
     "1E-5",
     "0x1F",
     "-0x1",
+    "+0x1",
+    "++1",
     "00012",
     "128",
     "1e39",
@@ -236,7 +254,9 @@ TYPES = [
 
 
 def rows_of(data: bytes, format: str, schema: pa.Schema) -> int:
-    (block,) = list(frame(io.BytesIO(data), quoted=format == "csv", limit=BIG, block_bytes=BIG))[:1]
+    (block,) = list(
+        frame(io.BytesIO(data), csv=PLAIN if format == "csv" else None, limit=BIG, block_bytes=BIG)
+    )[:1]
     return int(decode(block, format, schema, threads=False).table.num_rows)
 
 
@@ -288,7 +308,9 @@ def test_json_cells_are_found_bad_only_if_arrow_says_so(type: str) -> None:
         (b"1,2", "2 fields, not 3"),
         (b"1.5,2,x", "column 'id': '1.5' is not a bigint"),
         (b"1,2,\xff", "column 'name': b'\\xff' is not a string"),
-        (b'1,2,"x', "a quote is opened, and not closed within the 1,048,576 bytes allowed"),
+        (b'1,2,"x', "a quote is opened and not closed: line breaks inside quotes need multiLine=True"),
+        (b'1,2,"x"y', "text after a closing quote"),
+        (b"0x1F,2,x", "column 'id': '0x1F' is not a bigint"),
         (b"1," + b"y" * 200 + b",x", "column 'price': '" + "y" * 76 + "... is not a double"),
     ],
 )
@@ -383,6 +405,15 @@ def test_messages() -> None:
         "column 'id': '\xef\xbb\xbf1' is not a bigint",
         "a message without a value",
     ]
+    values = pa.array(["1;N;'a;b'", "2;3;'\\\\x\\''", "3;4;'a'b"])
+    notation = rr.from_tcp(
+        "localhost", 1, format="csv", schema=SCHEMA, sep=";", quote="'", escape="\\", nullValue="N"
+    ).notation
+    assert verdicts(decode_messages(values, "csv", SCHEMA, limit=50, notation=notation), 3) == [
+        (1, None, "a;b"),
+        (2, 3.0, "\\x'"),
+        "text after a closing quote",
+    ]
     assert verdicts(decode_messages(pa.array([], pa.binary()), "json", SCHEMA, limit=50), 0) == []
 
 
@@ -407,7 +438,9 @@ def test_bad_records_cost_little(format: str) -> None:
     whole(line * 10 + bad, format)
     start = time.process_time()
     data = line * 60_000 + bad + line * 40_000
-    block = next(frame(io.BytesIO(data), quoted=format == "csv", limit=BIG, block_bytes=8 * BIG))
+    block = next(
+        frame(io.BytesIO(data), csv=PLAIN if format == "csv" else None, limit=BIG, block_bytes=8 * BIG)
+    )
     decoded = decode(block, format, SCHEMA, threads=False)
     assert [i for i, _ in decoded.bad] == [60_000]
     assert decoded.table.num_rows == len(block) - 1

@@ -1,4 +1,8 @@
-"""Find the cells of a column that do not convert to the type wanted, as Arrow's CSV reader converts."""
+"""What a cell of text means in a type, and which cells of a column mean nothing in it.
+
+Values are written as Arrow's CSV reader takes them, but for what Spark does otherwise: an integer may have a plus and
+is not hexadecimal, and a time without a zone is in UTC.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ from riprap.expressions import type_name
 _SHOWN = 80
 _WAYS = 16
 _DECIMAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-_TRUTHS = ("0", "1", "false", "False", "FALSE", "true", "True", "TRUE")
+_TRUE = ("1", "true", "True", "TRUE")
+_TRUTHS = (*_TRUE, "0", "false", "False", "FALSE")
+_ZONE = r"[ T].*(?:Z|[+-][0-9:]+)$"
 
 
 def not_a(name: str, found: object, type: pa.DataType) -> str:
@@ -50,28 +56,70 @@ def failing(values: pa.Array, convert: Callable[[pa.Array], object]) -> list[int
     return found
 
 
+def converted(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Convert cells to a type, or raise ArrowInvalid.
+
+    >>> converted(pa.array([" +4", None]), pa.int64()).to_pylist()
+    [4, None]
+    """
+    if pa.types.is_boolean(type):
+        return _truths(text)
+    if pa.types.is_timestamp(type):
+        return _times(text, type)
+    if pa.types.is_string(type) or pa.types.is_binary(type):
+        return text.cast(type)
+    trimmed = pc.ascii_trim(text, " \t")
+    if pa.types.is_integer(type):
+        if pc.any(pc.match_substring_regex(trimmed, "[xX]")).as_py():
+            raise pa.ArrowInvalid("hexadecimal")
+        trimmed = pc.replace_substring_regex(trimmed, r"^\+(\d)", r"\1")
+    return trimmed.cast(type)
+
+
 def unreadable(cells: pa.Array, type: pa.DataType) -> list[int]:
-    """Return the places of the cells (binary) that Arrow's CSV reader does not convert to a type."""
+    """Return the places of the cells (binary) that do not convert to a type."""
     if pa.types.is_binary(type):
         return []
     found = failing(cells, lambda part: part.cast(pa.string()))
     if pa.types.is_string(type):
         return found
     text = _without(cells, found).cast(pa.string())
-    if pa.types.is_boolean(type):
-        return sorted([*found, *_false(pc.is_in(text, pa.array(_TRUTHS)), text)])
-    if not pa.types.is_timestamp(type):
-        text = pc.ascii_trim(text, " \t")
     # Most of what is wrong is found here, at once; to find the rest costs some microseconds for each.
-    wrong = _false(pc.match_substring_regex(text, f"^(?:{_pattern(type)})$"), text)
-    rest = failing(_without(text, wrong), lambda part: part.cast(type))
+    blanks = "" if pa.types.is_boolean(type) or pa.types.is_timestamp(type) else "[ \t]*"
+    wrong = _false(pc.match_substring_regex(text, f"^{blanks}(?:{_pattern(type)}){blanks}$"), text)
+    rest = failing(_without(text, wrong), lambda part: converted(part, type))
     return sorted({*found, *wrong, *rest})
+
+
+def _truths(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if not pc.all(pc.is_in(text.drop_null(), pa.array(_TRUTHS))).as_py():
+        raise pa.ArrowInvalid("not a boolean")
+    return pc.if_else(pc.is_null(text), None, pc.is_in(text, pa.array(_TRUE)))
+
+
+def _times(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Read times, of which each has a zone or is in UTC."""
+    without = pa.timestamp(type.unit)
+    if type.tz is None:
+        return text.cast(without)
+    for each in (without, type):
+        # A column is mostly of one kind, and to tell them apart takes longer than to read them.
+        try:
+            return text.cast(each).cast(type)
+        except pa.ArrowInvalid:
+            pass
+    zoned = pc.match_substring_regex(text, _ZONE)
+    nothing = pa.scalar(None, text.type)
+    in_utc = pc.if_else(zoned, nothing, text).cast(without).cast(type)
+    return pc.coalesce(in_utc, pc.if_else(zoned, text, nothing).cast(type))
 
 
 def _pattern(type: pa.DataType) -> str:
     """Return a pattern that every cell matches that converts to a type."""
+    if pa.types.is_boolean(type):
+        return "|".join(_TRUTHS)
     if pa.types.is_integer(type):
-        return r"-?\d+|-?0[xX][0-9a-fA-F]+"
+        return r"[+-]?\d+"
     if pa.types.is_floating(type):
         return rf"{_DECIMAL}|[+-]?(?i:nan.*|inf|infinity)"
     if pa.types.is_decimal(type):

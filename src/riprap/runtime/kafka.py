@@ -100,7 +100,13 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
     """Turn messages into tuples, numbered by partition and offset, and those that cannot be read."""
     values = messages.column("value").combine_chunks()
     partition, offset = (messages.column(name).to_numpy() for name in ("partition", "offset"))
-    decoded = decode_messages(values, connector.format, connector.schema, limit=connector.max_record_bytes)
+    decoded = decode_messages(
+        values,
+        connector.format,
+        connector.schema,
+        limit=connector.max_record_bytes,
+        notation=connector.notation,
+    )
     bad = [
         BadRecord(
             position={"topic": connector.topic, "partition": int(partition[i]), "offset": int(offset[i])},

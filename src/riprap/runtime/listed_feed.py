@@ -166,6 +166,7 @@ class ListedFeed:
             connector.format,
             connector.schema,
             max_record_bytes=connector.max_record_bytes,
+            notation=connector.notation,
             rows=SPOOL_ROWS,
         )
         # By rows and not by pieces: a file that was damaged, and is whole now, is cut up differently.

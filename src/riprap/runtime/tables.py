@@ -161,7 +161,13 @@ def _read(lookup: Lookup) -> pa.Table:
 
 def _read_records(files: Files, file: str, wanted: pa.Schema) -> Iterator[pa.Table]:
     """Read a file of records. A table that lacks some of them would give wrong answers, so none may be bad."""
-    pieces = parse_file(file, files.format, files.schema, max_record_bytes=files.max_record_bytes)
+    pieces = parse_file(
+        file,
+        files.format,
+        files.schema,
+        max_record_bytes=files.max_record_bytes,
+        notation=files.notation,
+    )
     for piece in pieces:
         if piece.bad:
             place = ", ".join(f"{name} {value}" for name, value in piece.bad[0].position.items())

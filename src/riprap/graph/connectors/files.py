@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,7 @@ from riprap.graph.connectors.checks import (
     whole_number,
 )
 from riprap.graph.connectors.checks import on_bad_record as check_on_bad_record
+from riprap.graph.connectors.notation import PLAIN, Notation, ReadOptions, notation_of
 from riprap.graph.connectors.promise import Promise
 from riprap.graph.durations import Duration, seconds
 
@@ -62,6 +63,7 @@ class Files:
     on_bad_record: OnBadRecord = "quarantine"
     max_record_bytes: int = MOST_RECORD_BYTES
     last_line: str | None = None
+    notation: Notation = PLAIN
 
     def __str__(self) -> str:
         how = "scan of " if self.scan else ""
@@ -101,6 +103,7 @@ def files(
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
     last_line: str | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Files:
     """Read Parquet, CSV, JSON-lines or text files from a path, a folder, a pattern, or several of them.
 
@@ -109,8 +112,16 @@ def files(
     live feed of so many tuples a second. ``**`` in a pattern matches folders at any depth. A record that cannot be
     read goes to the run's quarantine, or with ``on_bad_record="fail"`` ends the run. ``last_line`` is a line that tells
     operators of the end: in a run without a trigger it follows the last file of text. It has no file and no number.
+
+    ``options`` are those of Spark's readers: for CSV ``sep``, ``header`` (there is one, unless it is False), ``quote``,
+    ``escape`` (a quote is written twice, unless it is another character), ``comment``, ``nullValue`` (one text or
+    several that mean null, besides nothing at all) and ``multiLine`` (quoted fields may hold line breaks), and
+    ``encoding`` for all text.
+
+    >>> files("a.csv", schema="a bigint, b string", sep=";", header=False, nullValue="NULL").notation.sep
+    ';'
     """
-    return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes, last_line)
+    return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes, last_line, options)
 
 
 def folder_scan(
@@ -121,10 +132,20 @@ def folder_scan(
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
     last_line: str | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Files:
     """Read the files of a folder one by one: a batch ends with each. Otherwise as :func:`files`."""
     return _files(
-        "folder_scan", path, format, schema, None, on_bad_record, max_record_bytes, last_line, scan=True
+        "folder_scan",
+        path,
+        format,
+        schema,
+        None,
+        on_bad_record,
+        max_record_bytes,
+        last_line,
+        options,
+        scan=True,
     )
 
 
@@ -137,6 +158,7 @@ def _files(
     on_bad_record: OnBadRecord,
     max_record_bytes: int,
     last_line: str | None,
+    options: ReadOptions,
     *,
     scan: bool = False,
 ) -> Files:
@@ -166,6 +188,7 @@ def _files(
         on_bad_record=check_on_bad_record(what, on_bad_record),
         max_record_bytes=whole_number(f"{what}(max_record_bytes=...)", max_record_bytes),
         last_line=last_line,
+        notation=notation_of(what, chosen, dict(options)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from riprap.graph.connectors.checks import (
 from riprap.graph.connectors.checks import (
     on_bad_record as check_on_bad_record,
 )
+from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
 from riprap.graph.durations import Duration, seconds
 
@@ -94,6 +95,7 @@ class FromTcp:
     patience: float
     on_bad_record: OnBadRecord
     max_record_bytes: int
+    notation: Notation = PLAIN
 
     def __str__(self) -> str:
         return f"{self.format} lines from {self.host}:{self.port}"
@@ -240,11 +242,13 @@ def from_tcp(
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
     retry_for: Duration = _PATIENCE,
+    **options: Unpack[CsvOptions],
 ) -> FromTcp:
     """Connect to a TCP server and read the lines it sends: text, JSON objects or CSV records without a header.
 
     A socket cannot be read again: lines that come while the run is down are lost. A run without a trigger ends when
-    the server closes the connection; one with a trigger connects again.
+    the server closes the connection; one with a trigger connects again. ``options`` say how CSV records are written:
+    ``sep``, ``quote``, ``escape``, ``nullValue``, as for :func:`files`.
     """
     host, port = address("from_tcp(host, port)", host, port)
     return FromTcp(
@@ -255,6 +259,7 @@ def from_tcp(
         patience=seconds("from_tcp(retry_for=...)", retry_for),
         on_bad_record=check_on_bad_record("from_tcp", on_bad_record),
         max_record_bytes=whole_number("from_tcp(max_record_bytes=...)", max_record_bytes),
+        notation=notation_of("from_tcp", format, dict(options), files=False),
     )
 
 

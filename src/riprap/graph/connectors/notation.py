@@ -1,0 +1,141 @@
+"""How records are written in text: the options of Spark's readers, under Spark's names.
+
+Two defaults are not Spark's: a CSV file has a header, and a quote inside quotes is written twice (``escape='"'``).
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from riprap.errors import GraphError
+
+_ELSEWHERE = {
+    "mode": "on_bad_record='quarantine' or 'fail' says what becomes of records that cannot be read",
+    "inferSchema": "say schema=",
+    "delimiter": "it is called sep=",
+    "charset": "it is called encoding=",
+    "samplingRatio": "say schema=",
+    "pathGlobFilter": "give a pattern as the path",
+    "recursiveFileLookup": "give a pattern with ** as the path",
+}
+
+
+class CsvOptions(TypedDict, total=False):
+    """What a CSV record may be told by itself, as a message."""
+
+    sep: str
+    quote: str
+    escape: str
+    nullValue: str | Sequence[str]
+
+
+class ReadOptions(CsvOptions, total=False):
+    """What a file of records may be told besides."""
+
+    header: bool
+    comment: str
+    multiLine: bool
+    encoding: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notation:
+    """How records are written. Without ``escape`` two quotes inside quotes are one."""
+
+    sep: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    comment: str | None = None
+    nulls: tuple[str, ...] = ()
+    header: bool = True
+    multiline: bool = False
+    encoding: str = "utf-8"
+
+
+PLAIN = Notation()
+
+
+def notation_of(what: str, format: str, options: Mapping[str, object], *, files: bool = True) -> Notation:
+    """Check the options of a reader.
+
+    >>> notation_of("files", "csv", {"sep": ";", "nullValue": "NULL"}).sep
+    ';'
+    """
+    there = {"csv": ReadOptions if files else CsvOptions}.get(format)
+    names = list(there.__annotations__) if there else ["encoding"] if format != "parquet" and files else []
+    refuse_unknown(f"{what}(...) of {format}", options, names)
+    given = dict(options)
+    nulls = given.pop("nullValue", ())
+    nulls = (nulls,) if isinstance(nulls, str) else nulls
+    if not isinstance(nulls, Sequence) or not all(isinstance(each, str) for each in nulls):
+        raise GraphError(f"{what}(nullValue=...) takes a text or a list of texts, got {nulls!r}")
+    quote = _character(what, "quote", given.pop("quote", '"'), empty=True)
+    escape = _character(what, "escape", given.pop("escape", quote or ""), empty=True)
+    return _apart(
+        what,
+        Notation(
+            sep=_character(what, "sep", given.pop("sep", ",")) or ",",
+            quote=quote,
+            escape=None if escape == quote else escape,
+            comment=_character(what, "comment", given.pop("comment", ""), empty=True),
+            nulls=tuple(nulls),
+            header=truth(what, "header", given.pop("header", True)),
+            multiline=truth(what, "multiLine", given.pop("multiLine", False)),
+            encoding=_encoding(what, given.pop("encoding", "utf-8")),
+        ),
+    )
+
+
+def refuse_unknown(what: str, options: Mapping[str, object], there: Sequence[str]) -> None:
+    """Refuse options that do not exist, and list those that do."""
+    unknown = [name for name in options if name not in there]
+    if unknown:
+        listed = f"There are {', '.join(sorted(there))}" if there else "It has none"
+        hint = _ELSEWHERE.get(unknown[0], listed)
+        raise GraphError(f"{what} has no option '{unknown[0]}': {hint}")
+
+
+def truth(what: str, name: str, value: object) -> bool:
+    """Check a boolean, which Spark also takes as text."""
+    found = {"true": True, "false": False}.get(str(value).lower())
+    if found is None:
+        raise GraphError(f"{what}({name}=...) is True or False, got {value!r}")
+    return found
+
+
+def one_character(what: str, name: str, value: object) -> str:
+    """Check a character that stands between others."""
+    found = _character(what, name, value)
+    assert found is not None
+    return found
+
+
+def _character(what: str, name: str, value: object, *, empty: bool = False) -> str | None:
+    if empty and value in ("", None):
+        return None
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
+        raise GraphError(f"{what}({name}=...) takes one ASCII character, such as ';' or '\\t', got {value!r}")
+    return value
+
+
+def _encoding(what: str, value: object) -> str:
+    try:
+        return codecs.lookup(value).name  # type: ignore[arg-type]
+    except (LookupError, TypeError):
+        raise GraphError(
+            f"{what}(encoding=...) takes a name such as 'ISO-8859-1' or 'UTF-16', got {value!r}"
+        ) from None
+
+
+def _apart(what: str, notation: Notation) -> Notation:
+    marks = [m for m in (notation.sep, notation.quote, notation.escape, notation.comment) if m is not None]
+    if len(set(marks)) < len(marks):
+        raise GraphError(
+            f"{what}(...): sep, quote, escape and comment must be different characters, got {marks}"
+        )
+    if notation.escape is not None and notation.quote is None:
+        raise GraphError(f"{what}(escape=...) is for text in quotes, and quote= says that there are none")
+    return notation
