@@ -82,17 +82,16 @@ class _Reader:
         # Names that nobody asks for may be there twice.
         self._names = [name if name in schema.names else f"\0{i}" for i, name in enumerate(header)]
         self._longest = int((block.ends - block.starts).max(initial=0))
-        integers = any(pa.types.is_integer(f.type) for f in schema)
-        self._quick = not (integers and has_hexadecimal(block.data))
+        self._ways = _ways(schema, hexadecimal=has_hexadecimal(block.data))
 
     def read(self, chosen: Places) -> pa.Table:
-        if self._quick:
+        for types in self._ways[:-1]:
             try:
-                return self._typed(self._parse(chosen, {f.name: _at_once(f.type) for f in self._schema}))
+                return self._typed(self._parse(chosen, types))
             except pa.ArrowInvalid:
                 # It may be a way to write a value that Arrow does not know.
                 pass
-        return self._typed(self._parse(chosen, {f.name: pa.string() for f in self._schema}))
+        return self._typed(self._parse(chosen, self._ways[-1]))
 
     def _typed(self, table: pa.Table) -> pa.Table:
         columns = []
@@ -100,7 +99,8 @@ class _Reader:
             column = table.column(field.name)
             if not field.nullable and column.null_count:
                 raise pa.ArrowInvalid(f"column '{field.name}' has nulls")
-            columns.append(column if column.type == field.type else converted(column, field.type))
+            text = pa.types.is_string(column.type)
+            columns.append(converted(column, field.type) if text else column.cast(field.type))
         return pa.table(columns, schema=self._schema)
 
     def screen(self, chosen: Places) -> dict[int, str]:
@@ -147,9 +147,19 @@ class _Reader:
         return table
 
 
-def _at_once(type: pa.DataType) -> pa.DataType:
-    """Return the type to have Arrow read for another: a time may have a zone or none, which it does not take."""
-    return pa.string() if pa.types.is_timestamp(type) and type.tz is not None else type
+def _ways(schema: pa.Schema, *, hexadecimal: bool) -> list[dict[str, pa.DataType]]:
+    """Return the types to have Arrow read for those of a schema, the quickest way first, and as text in the end."""
+    at_once = {f.name: f.type for f in schema}
+    as_text = {f.name: pa.string() for f in schema if not pa.types.is_binary(f.type)}
+    if hexadecimal and any(pa.types.is_integer(f.type) for f in schema):
+        return [at_once | as_text]
+    ways = [at_once]
+    zoned = [f for f in schema if pa.types.is_timestamp(f.type) and f.type.tz is not None]
+    if zoned:
+        # Arrow wants either all times of a column with a zone, or all without.
+        ways.append(at_once | {f.name: pa.timestamp(f.type.unit) for f in zoned})
+        ways.append(at_once | {f.name: pa.string() for f in zoned})
+    return [*ways, at_once | as_text]
 
 
 def _parse_options(notation: Notation, *, multiline: bool) -> pa.csv.ParseOptions:
