@@ -13,6 +13,7 @@ import pytest
 import riprap as rr
 from riprap.expressions import parse_schema
 from riprap.graph.durations import UNITS
+from riprap.graph.operators import Sink
 
 
 @pytest.fixture
@@ -284,3 +285,36 @@ def test_a_name_with_brackets_is_a_name(tmp_path: Path) -> None:
 
     assert rr.files(tmp_path / "log[1].txt").listing() == [str(tmp_path / "log[1].txt")]
     assert rr.files(tmp_path / "log[2-9].txt").listing() == []
+
+
+@pytest.mark.parametrize("spelled", ["out", "./out/", "ABSOLUTE", "LINK"])
+def test_two_sinks_do_not_share_a_folder(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("out")
+    other = {"ABSOLUTE": tmp_path / "out", "LINK": "link"}.get(spelled, spelled)
+    app = rr.Application("twice")
+    source = app.source("in", rr.rows([], "n int"))
+    app.sink("one", source, rr.parquet("out"))
+
+    with pytest.raises(rr.GraphError, match=r"sink 'one' .* writes to the folder"):
+        app.composite("inner", lambda inner: inner.sink("two", source, rr.json(other)))
+
+    app.sink("two", source, rr.json("out/two"))
+
+
+def test_a_path_is_a_connector(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "x.parquet")
+    app = rr.Application("paths")
+    source = app.source("in", tmp_path / "x.parquet")
+    for name, path in {"a": "a/", "b": "b.csv", "c": "c.jsonl"}.items():
+        app.sink(name, source, path)
+
+    graph = app.graph()
+    assert source.schema.names == ["n"]
+    assert {str(o.connector) for o in graph.of_kind(Sink)} == {
+        "parquet files in a/",
+        "csv files in b.csv",
+        "json files in c.jsonl",
+    }

@@ -89,6 +89,32 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         lambda a, t, o: a.sink("out", "trades", rr.memory()),  # type: ignore[arg-type]
         "Sink 'out' (HERE): it reads 'trades'. Give it the stream that app.source(...) and others return",
     ),
+    "a folder that another sink writes to": (
+        lambda a, t, o: (a.sink("one", t, rr.parquet("out")), a.sink("two", o, rr.csv("./x/../out/"))),
+        "Sink 'two' (HERE): sink 'one' (HERE) writes to the folder ./x/../out/ already, there spelled out. "
+        "Give each sink its own",
+    ),
+    "a path without a format to write": (
+        lambda a, t, o: a.sink("out", t, "out.xlsx"),
+        "Sink 'out' (HERE): 'out.xlsx' ends in '.xlsx', which is no format to write. Name a folder that ends in "
+        ".parquet, .csv or .json or in nothing (Parquet), or write rr.parquet(...), rr.csv(...) or rr.json(...)",
+    ),
+    "not a sink": (
+        lambda a, t, o: a.sink("out", t, rr.rows([], "a int")),  # type: ignore[arg-type]
+        "Sink 'out' (HERE): it writes to Rows(",
+    ),
+    "a path of files that need a schema": (
+        lambda a, t, o: a.source("s", "x.csv"),
+        "Source 's' (HERE): files(...) of csv needs schema=, such as 'ticker string, price double'",
+    ),
+    "a path of no files": (
+        lambda a, t, o: a.source("s", "nowhere/x.parquet"),
+        "Source 's' (HERE): no Parquet file matches nowhere/x.parquet: check the path, or give schema=",
+    ),
+    "not a source": (
+        lambda a, t, o: a.source("s", pa.table({"a": [1]})),  # type: ignore[arg-type]
+        "Source 's' (HERE): it reads pyarrow.Table",
+    ),
     "position that does not exist": (
         lambda a, t, o: a.source("s", rr.rows([], "a int"), position="seq"),
         "Source 's' (HERE): position= names column 'seq', which does not exist. It has: a",

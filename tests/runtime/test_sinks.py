@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -47,6 +48,7 @@ class Bench:
         Path(self.results.folder).mkdir(exist_ok=True)
         self._schema = schema
         self._pages = 0
+        self._made: Publisher | None = None
 
     def sink(self, connector: SinkConnector) -> Sink:
         app = rr.Application("bench")
@@ -61,9 +63,16 @@ class Bench:
         return made
 
     def publisher(self, connector: SinkConnector, *, resume: bool = False) -> Publisher:
-        return make_publisher(
+        # A process that is gone holds nothing any more.
+        self.close()
+        self._made = make_publisher(
             self.sink(connector), self.results, None, run="r", resume=resume, tell=ignore, clock=self.clock
         )
+        return self._made
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
 
     def output(
         self, rows: list[dict[str, Any]], positions: list[int] | None = None, source: int = 0
@@ -82,12 +91,15 @@ class Bench:
         return [self.output([{"n": v, "s": str(v)} for v in values])] if values else []
 
     def listing(self) -> list[str]:
-        return sorted(os.listdir(self.folder))
+        """Name what readers of the folder see."""
+        return sorted(name for name in os.listdir(self.folder) if not name.startswith("."))
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
 
 
 def values(table: pa.Table) -> list[int]:

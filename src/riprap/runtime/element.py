@@ -156,9 +156,16 @@ class Element:
 
     def open_sinks(self) -> None:
         """Open the sinks, and give them and the channels the batches an earlier process had on record."""
+        try:
+            self._open_sinks()
+        except BaseException:
+            self.close_sinks()
+            raise
+
+    def _open_sinks(self) -> None:
         launch = self._launch
-        self.publishers = {
-            sink.name: make_publisher(
+        for sink in self.plan.graph.of_kind(Sink):
+            self.publishers[sink.name] = make_publisher(
                 launch.graph[sink.name],  # type: ignore[arg-type]
                 self._site.results,
                 launch.session,
@@ -167,8 +174,6 @@ class Element:
                 tell=launch.folder.event,
                 clock=launch.clock,
             )
-            for sink in self.plan.graph.of_kind(Sink)
-        }
         for outflow in self._outlets.values():
             outflow.reopen()
         batches = self._site.ledger.batches()

@@ -16,7 +16,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.compiler import Layout
 from riprap.errors import RunError
-from riprap.graph.connectors import FileSink
 from riprap.graph.operators import Source
 from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element
@@ -24,6 +23,7 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch, explained
 from riprap.runtime.meter import Progress, sum_up
+from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Housing
 from riprap.state.pages import Lease, page_root, sweep
 
@@ -114,19 +114,28 @@ class Run:
 
     def table(self, sink: str) -> pa.Table:
         """Return a sink's rows so far, as an Arrow table."""
-        if sink not in self._publishers:
-            raise RunError(f"no sink '{sink}'; there are: {', '.join(self._publishers)}")
-        return self._publishers[sink].table()
+        return self._publisher(sink).table()
 
     def dataframe(self, sink: str) -> DataFrame:
         """Return a sink's rows so far, as a Spark DataFrame."""
-        connector = self.graph[sink].connector if sink in self._publishers else None  # type: ignore[attr-defined]
-        if isinstance(connector, FileSink) and connector.format == "parquet":
-            self._flush()
+        publisher = self._publisher(sink)
+        if self._over and self._owns_session:
+            raise RunError(
+                f"the run has ended, and the Spark session that it had made with it: ask for run.dataframe('{sink}') "
+                f"before run.stop() or inside the with block, give app.run(spark=...) a session of your own, or take "
+                f"run.table('{sink}')"
+            )
+        if isinstance(publisher, FilePublisher) and publisher.connector.format == "parquet":
+            publisher.check()
             # With a schema, a folder without files is an empty DataFrame and not an error.
             schema = from_arrow_schema(self.graph[sink].schema)
-            return self.session.read.schema(schema).parquet(connector.path)
-        return self.session.createDataFrame(self.table(sink))
+            return self.session.read.schema(schema).parquet(publisher.connector.path)
+        return self.session.createDataFrame(publisher.table())
+
+    def _publisher(self, sink: str) -> Publisher:
+        if sink not in self._publishers:
+            raise RunError(f"no sink '{sink}'; there are: {', '.join(self._publishers)}")
+        return self._publishers[sink]
 
     def __enter__(self) -> Self:
         return self

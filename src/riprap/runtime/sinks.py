@@ -23,6 +23,7 @@ from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph.connectors import Callback, Console, FileSink, Memory, ToKafka, ToSpark
 from riprap.graph.operators import Sink
 from riprap.runtime.kafka import KafkaTarget
+from riprap.runtime.output_lease import OutputLease
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
 
@@ -78,13 +79,20 @@ class FilePublisher:
     """Writes files named after the batches they hold; a file appears whole, by renaming.
 
     Small batches wait as pages until they are worth a file. What is published is read off the folder's names, so a
-    repeated batch is seen to be there already.
+    repeated batch is seen to be there already. Nobody else may write to the folder: see :class:`OutputLease`.
     """
 
     def __init__(
-        self, connector: FileSink, reader: ResultReader, *, resume: bool, clock: Callable[[], float]
+        self,
+        connector: FileSink,
+        reader: ResultReader,
+        *,
+        run: str,
+        sink: str,
+        resume: bool,
+        clock: Callable[[], float],
     ) -> None:
-        self._connector = connector
+        self.connector = connector
         self._reader = reader
         self._clock = clock
         self._folder = Path(connector.path)
@@ -92,7 +100,12 @@ class FilePublisher:
         self._lock = threading.RLock()
         self._pending: list[tuple[int, Sequence[Output]]] = []
         self._since = 0.0
-        self._prepare(resume)
+        self._lease = self._take_hold(run, sink, resume)
+        try:
+            self._prepare(resume)
+        except BaseException:
+            self._lease.release()
+            raise
         self.published = max((last for _, last, _ in self._parts()), default=-1)
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
@@ -104,10 +117,7 @@ class FilePublisher:
                 self._since = self._clock()
             self._pending.append((batch, outputs))
             rows = sum(o.rows for _, outputs in self._pending for o in outputs)
-            if (
-                rows >= self._connector.roll_rows
-                or self._clock() - self._since >= self._connector.roll_seconds
-            ):
+            if rows >= self.connector.roll_rows or self._clock() - self._since >= self.connector.roll_seconds:
                 self.flush()
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
@@ -115,42 +125,53 @@ class FilePublisher:
 
     def flush(self) -> None:
         with self._lock:
-            if not self._pending:
+            # Once the folder is let go of, another process may be publishing what waits.
+            if not self._pending or not self._lease.held:
                 return
             first, last = self._pending[0][0], self._pending[-1][0]
             table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
             if table.num_rows:
-                path = self._folder / f"part-{first:010d}-{last:010d}.{self._connector.format}"
+                path = self._folder / f"part-{first:010d}-{last:010d}.{self.connector.format}"
                 temporary = self._folder / f"_{path.name}"
-                _WRITERS[self._connector.format](table, temporary)
+                _WRITERS[self.connector.format](table, temporary)
                 temporary.rename(path)
             self._pending = []
             self.published = last
 
     def table(self) -> pa.Table:
-        self.flush()
+        self.check()
         files = sorted(path for _, _, path in self._parts())
         schema = self._reader.schema
-        tables = [_READERS[self._connector.format](f, schema) for f in files]
+        tables = [_READERS[self.connector.format](f, schema) for f in files]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def close(self) -> None: ...
+    def check(self) -> None:
+        """See to it that the folder holds this sink's rows, all so far, and no others."""
+        self.flush()
+        self._lease.check()
+
+    def close(self) -> None:
+        with self._lock:
+            self._lease.release()
 
     def _parts(self) -> list[tuple[int, int, Path]]:
         found = ((_PART.fullmatch(p.name), p) for p in self._folder.iterdir())
         return [(int(m[1]), int(m[2]), p) for m, p in found if m]
 
-    def _prepare(self, resume: bool) -> None:
+    def _take_hold(self, run: str, sink: str, resume: bool) -> OutputLease:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make the output folder {self._folder}: {error}") from error
+        return OutputLease.take(self._folder, run=run, sink=sink, resume=resume)
+
+    def _prepare(self, resume: bool) -> None:
         for half in self._folder.glob("_part-*"):
             half.unlink()
         if resume:
             return
         parts = [path for _, _, path in self._parts()]
-        if parts and not self._connector.overwrite:
+        if parts and not self.connector.overwrite:
             raise RunError(
                 f"the output folder {self._folder} holds {len(parts)} files of an earlier run. Choose another folder, "
                 "or replace them with overwrite=True (on the command line: --overwrite)"
@@ -279,7 +300,7 @@ def make_publisher(
     reader = ResultReader(sink, results)
     match sink.connector:
         case FileSink() as connector:
-            return FilePublisher(connector, reader, resume=resume, clock=clock)
+            return FilePublisher(connector, reader, run=run, sink=sink.name, resume=resume, clock=clock)
         case Callback(function=function):
             return CallbackPublisher(sink, function, reader)
         case ToSpark(function=function):

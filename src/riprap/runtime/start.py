@@ -162,6 +162,7 @@ def start_elements(launch: Launch, plans: Iterable[Plan], housing: Housing) -> l
     except BaseException:
         for element in elements:
             element.halt()
+            element.close_sinks()
         raise
     return elements
 

@@ -12,6 +12,7 @@ from riprap.graph.connectors.files import (
     json,
     list_files,
     parquet,
+    sink_of,
 )
 from riprap.graph.connectors.generated import Generated, rate, ticks
 from riprap.graph.connectors.memory import (
@@ -100,6 +101,7 @@ __all__ = [
     "parquet",
     "rate",
     "rows",
+    "sink_of",
     "ticks",
     "to_kafka",
     "to_postgres",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
@@ -92,6 +93,11 @@ class FileSink:
 
     def __str__(self) -> str:
         return f"{self.format} files in {self.path}"
+
+    @property
+    def folder(self) -> str:
+        """The folder itself, however it was spelled."""
+        return os.path.realpath(self.path)
 
 
 def files(
@@ -217,6 +223,18 @@ def json(
     return _file_sink(path, "json", roll_rows, roll, overwrite)
 
 
+def sink_of(path: str | Path) -> FileSink:
+    """Make a sink of a bare path: of the format its name ends in, Parquet where it ends in none."""
+    ending = Path(path).suffix
+    format = _FORMATS.get(ending) if ending else "parquet"
+    if format is None or format == "text":
+        raise GraphError(
+            f"'{path}' ends in '{ending}', which is no format to write. Name a folder that ends in .parquet, .csv or "
+            ".json or in nothing (Parquet), or write rr.parquet(...), rr.csv(...) or rr.json(...)"
+        )
+    return _SINKS[format](path)
+
+
 def list_files(patterns: Sequence[str], format: SourceFormat) -> list[str]:
     """Expand paths, folders and patterns to files of a format, each pattern's in order of name."""
     # Text files are named in any way.
@@ -282,3 +300,6 @@ def _file_sink(
     return FileSink(
         path=str(path), format=format, roll_rows=roll_rows, roll_seconds=period, overwrite=overwrite
     )
+
+
+_SINKS: Mapping[str, Callable[[str | Path], FileSink]] = {"parquet": parquet, "csv": csv, "json": json}

@@ -82,7 +82,12 @@ class Crew:
                 opened.append(element)
         for element in opened:
             with self._reporting(element.plan.name, final=element.plan.name not in resume):
-                self._start(element, began)
+                try:
+                    self._start(element, began)
+                except BaseException:
+                    # It will be tried again, and opens them again.
+                    element.close_sinks()
+                    raise
 
     def retry(self, name: str) -> None:
         """Start an element again that has failed; the others go on."""
