@@ -176,7 +176,7 @@ SCHEMAS: list[Callable[[str], object]] = [
     ("text", "problem"),
     [
         ("a", "not a schema"),
-        ("a nonsense", "not a schema|type nonsense is not supported"),
+        ("a nonsense", "no type 'nonsense'"),
         ("a int, a int", "column 'a' is there twice"),
         ("a map<string,int>", "type map<string, int> is not supported"),
         ("a array<array<int>>", "type array<array<int>> is not supported"),
@@ -318,3 +318,27 @@ def test_a_path_is_a_connector(tmp_path: Path) -> None:
         "csv files in b.csv",
         "json files in c.jsonl",
     }
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("a integr", "schema=: no type 'integr'\n  a integr\n    ^^^^^^\ndid you mean 'int'"),
+        (
+            "a int, b strng",
+            "schema=: no type 'strng'\n  a int, b strng\n           ^^^^^\ndid you mean 'string'",
+        ),
+        (
+            "a int b",
+            "schema=: not a schema: 'b' has no place there\n  a int b\n        ^\nWrite: name type, ",
+        ),
+        ("a decimal(10", "schema=: not a schema\n  a decimal(10\nWrite: name type, "),
+        ({"a": "int"}, "schema=: SQL is given as a text, this is a dict: {'a': 'int'}\nWrite it out, as "),
+    ],
+)
+def test_a_schema_that_cannot_be_read_is_told_in_its_own_words(schema: Any, said: str) -> None:
+    with pytest.raises(rr.GraphError) as caught:
+        rr.files("x.csv", schema=schema)
+
+    assert str(caught.value).startswith(said)
+    assert "\x1b" not in str(caught.value)

@@ -33,6 +33,16 @@ def wide(tuples: int = 3) -> Any:
     return rr.sliding(tuples=tuples)
 
 
+class SparkColumn:
+    """As Spark's columns are: shown like this, and neither true nor false."""
+
+    def __repr__(self) -> str:
+        return "Column<'n > 1'>"
+
+    def __bool__(self) -> bool:
+        raise ValueError("Cannot convert column into bool")
+
+
 OTHER = rr.Application("elsewhere")
 FOREIGN = OTHER.source("foreign", rr.rows([], "k string"))
 
@@ -59,6 +69,24 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     "bad SQL": (
         lambda a, t, o: a.functor("f", t, where="price >"),
         "Functor 'f' (HERE): ",
+    ),
+    "columns in a list": (
+        lambda a, t, o: a.functor("f", t, select=["k", "price"]),  # type: ignore[arg-type]
+        "Functor 'f' (HERE): SQL is given as a text, this is a list: ['k', 'price']\nWrite it out, as \"k, price\"",
+    ),
+    "a condition that is a column of Spark": (
+        lambda a, t, o: a.functor("f", t, where=SparkColumn()),  # type: ignore[arg-type]
+        "Functor 'f' (HERE): SQL is given as a text, this is a SparkColumn: Column<'n > 1'>\n"
+        "Write it out, as \"price > 3 and size is not null\"",
+    ),
+    "a condition that is a function": (
+        lambda a, t, o: a.join("j", t, a.functor("u", t, select="*"), by="k", windows=(wide(), wide()), where=len, select="k"),  # type: ignore[arg-type]  # noqa: E501
+        "Join 'j' (HERE): SQL is given as a text, this is a builtin_function_or_method: <built-in",
+    ),
+    "unknown aggregate": (
+        lambda a, t, o: a.aggregate("agg", t, by="k", window=wide(), select="medain(price) as m"),
+        "Aggregate 'agg' (HERE): no aggregate and no function medain()\n  medain(price) as m\n"
+        "  ^^^^^^^^^^^^\ndid you mean 'median' or 'mean' or 'min'? There are: abs, ",
     ),
     "nothing to do": (
         lambda a, t, o: a.functor("f", t),

@@ -362,7 +362,9 @@ def test_a_callback_that_fails_is_named_with_its_line_and_batch(bench: Bench) ->
     with pytest.raises(OperatorError) as caught:
         publisher.publish(4, bench.numbers(1))
 
-    assert str(caught.value) == f"Sink 'out' ({sink.location}) failed on batch 4: KeyError: 'oops'"
+    said, line = str(caught.value).splitlines()
+    assert said == f"Sink 'out' ({sink.location}) failed on batch 4: KeyError: 'oops'"
+    assert line == f'    {__file__}:{fails.__code__.co_firstlineno + 1} in fails: raise KeyError("oops")'
     assert publisher.published == -1
 
 

@@ -199,7 +199,8 @@ def test_a_callback_that_raises_stops_the_run(spark: SparkSession, feed: Feed, r
     with pytest.raises(rr.OperatorError) as caught, run:
         run.wait()
     assert (
-        str(caught.value) == f"Sink 'out' ({__file__}:{location.line}) failed on batch 1: KeyError: 'no more'"
+        str(caught.value).splitlines()[0]
+        == f"Sink 'out' ({__file__}:{location.line}) failed on batch 1: KeyError: 'no more'"
     )
     failed = [e for e in lines_of(run.folder / "events.jsonl") if e["event"] == "failed"]
     assert [(e["error"], e["message"]) for e in failed] == [("OperatorError", str(caught.value))]

@@ -9,8 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from riprap.expressions.coercion import bounded
-from riprap.expressions.errors import ExpressionError, Misuse
-from riprap.expressions.functions import AGGREGATES
+from riprap.expressions.errors import ExpressionError, Misuse, near
+from riprap.expressions.functions import AGGREGATES, BUILTINS
 from riprap.expressions.parsing import Binder, Functions, Named, check_names, parse_items
 from riprap.expressions.scope import Entry, Scope
 from riprap.expressions.tree import Column, Expression, Literal, quoted
@@ -129,6 +129,7 @@ class _Calls:
 
     def take(self, binder: Binder, node: exp.Anonymous) -> Expression | None:
         if not self._is_aggregate(node):
+            self._check_known(node)
             return None
         inner = Binder(text=binder.text, scope=self.scope, functions=self.functions, on_call=self._no_nesting)
         user = self._user(node)
@@ -148,6 +149,15 @@ class _Calls:
     def _is_aggregate(self, node: exp.Anonymous) -> bool:
         known = node.name.lower() in AGGREGATES or self._user(node) is not None
         return known and node.name not in self.functions
+
+    def _check_known(self, node: exp.Anonymous) -> None:
+        """Refuse an unknown name before its columns, which would be found to stand outside of any aggregate."""
+        if node.name not in self.functions and node.name.lower() not in BUILTINS:
+            known = [*AGGREGATES, *self.aggregates, *BUILTINS, *self.functions]
+            raise Misuse(
+                f"no aggregate and no function {node.name}()",
+                f"{near(node.name.lower(), known)}. Or bring your own: app.aggregate_function({node.name!r}, ...)",
+            )
 
     def _no_nesting(self, binder: Binder, node: exp.Anonymous) -> Expression | None:
         if self._is_aggregate(node):

@@ -15,7 +15,7 @@ from riprap.expressions import literals
 from riprap.expressions.arithmetic import arithmetic, negate
 from riprap.expressions.casts import cast
 from riprap.expressions.comparison import compare, is_in, is_not_null, is_null
-from riprap.expressions.errors import ExpressionError, Misuse
+from riprap.expressions.errors import ExpressionError, Misuse, check_text
 from riprap.expressions.functions import build_call
 from riprap.expressions.lists import element
 from riprap.expressions.logic import case, connect, if_, negation
@@ -99,6 +99,7 @@ def parse_select(text: str, scope: Scope, functions: Functions | None = None) ->
 
 def parse_items(text: str) -> list[exp.Expression]:
     """Split a comma list into syntax trees."""
+    check_text(text, "price > 3 and size is not null")
     if not text.strip():
         raise ExpressionError(text, "the expression is empty")
     try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from riprap.expressions.errors import ExpressionError, Misuse
+from riprap.expressions.errors import ExpressionError, Misuse, check_text, near
 
 BOOLEAN = pa.bool_()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
@@ -39,6 +41,9 @@ SUPPORTED = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, "
     "timestamp (UTC, microseconds), timestamp_ntz (microseconds), and array<T> of one of these"
 )
+
+_LEAD = "create table t ("
+_HOW = f"Write: name type, name type, ... Types: {SUPPORTED}"
 
 _FROM_SQL = {
     exp.DataType.Type.BOOLEAN: BOOLEAN,
@@ -109,14 +114,15 @@ def parse_schema(text: str) -> pa.Schema:
     >>> parse_schema("a bigint, b decimal(10,2) not null").field("b")
     pyarrow.Field<b: decimal128(10, 2) not null>
     """
+    check_text(text, "ticker string, price double")
     try:
-        table = sqlglot.parse_one(f"create table t ({text})", dialect="spark")
+        table = sqlglot.parse_one(f"{_LEAD}{text})", dialect="spark")
     except SqlglotError as error:
-        raise ExpressionError(text, f"not a schema: {error}", "Write: name type, name type, ...") from None
+        raise _schema_error(text, error) from None
     definitions = list(table.find_all(exp.ColumnDef))
     schema = table.this
     if not isinstance(schema, exp.Schema) or not 0 < len(definitions) == len(schema.expressions):
-        raise ExpressionError(text, "not a schema", "Write: name type, name type, ...")
+        raise ExpressionError(text, "not a schema", _HOW)
     fields: list[pa.Field] = []
     for definition in definitions:
         if definition.args.get("kind") is None:
@@ -132,6 +138,20 @@ def parse_schema(text: str) -> pa.Schema:
     if repeated:
         raise ExpressionError(text, f"column {repeated[0]!r} is there twice")
     return pa.schema(fields)
+
+
+def _schema_error(text: str, error: SqlglotError) -> ExpressionError:
+    """Say where a schema goes wrong, in its own words: sqlglot shows what it was wrapped in."""
+    first: dict[str, Any] = next(iter(getattr(error, "errors", ())), {})
+    word, end = str(first.get("highlight") or ""), int(first.get("col") or 0) - len(_LEAD)
+    if first.get("line") != 1 or not word or not len(word) <= end <= len(text):
+        return ExpressionError(text, "not a schema", _HOW)
+    before = text[: end - len(word)].rpartition(",")[2].split()
+    if len(before) == 1:
+        known = [name for name in _NAMES.values() if name != "void"]
+        hint = near(word.lower(), [*known, "decimal(p,s)", "array<T>"])
+        return ExpressionError(text, f"no type {word!r}", hint, end - len(word), end)
+    return ExpressionError(text, f"not a schema: {word!r} has no place there", _HOW, end - len(word), end)
 
 
 def from_sql(type: exp.DataType) -> pa.DataType:

@@ -26,6 +26,7 @@ from riprap.operators.given import Given, Pages, Result
 from riprap.operators.objects import loads, restore_state, save
 from riprap.operators.permits import Permits
 from riprap.operators.submissions import Line, Submissions
+from riprap.operators.user_code import describe
 from riprap.state.keys import encode_keys
 from riprap.state.windows import Contents, gather, make_page
 
@@ -141,9 +142,7 @@ class Instance:
         back = self.permits.close(_PATIENCE)
         error = self.permits.error
         if error is not None:
-            raise OperatorError(
-                f"{self._failed} in a thread of its own: {type(error).__name__}: {error}"
-            ) from error
+            raise OperatorError(f"{self._failed} in a thread of its own: {describe(error)}") from error
         if not back:
             raise OperatorError(
                 f"{self._failed}: a thread has not given back its permit for {_PATIENCE:.0f} s"

@@ -40,8 +40,29 @@ def _dumps(operator: Custom, value: object) -> bytes:
     names = {kind: _name(kind) for kind in operator.kinds}
     buffer = io.BytesIO()
     pickler = _Pickler(buffer, lambda each: names.get(each) if isinstance(each, type) else None)
-    pickler.dump(value)
+    try:
+        pickler.dump(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise TypeError(_cannot_be_saved(operator, value, error)) from error
     return buffer.getvalue()
+
+
+def _cannot_be_saved(operator: Custom, value: object, error: Exception) -> str:
+    """Name the field of the state that cannot be pickled, where it has fields."""
+    what = "self.state" if operator.state is not None else "what checkpoint() returned"
+    for name, part in value.items() if isinstance(value, dict) else ():
+        try:
+            pickle.dumps(part)
+        except (pickle.PicklingError, TypeError, AttributeError) as cause:
+            what, error = (
+                (f"self.state.{name}" if operator.state is not None else f"{what}, [{name!r}],"),
+                cause,
+            )
+            break
+    return (
+        f"{what} cannot be saved: {error}. Keep values that can be pickled; make locks, threads, connections and open "
+        "files in prepare() and keep them outside of the state"
+    )
 
 
 def loads(operator: Custom, saved: bytes) -> Any:

@@ -16,6 +16,7 @@ from riprap.operators.arrival import Arrival
 from riprap.operators.chunk import EVERY, Chunk, merge_streams
 from riprap.operators.given import Given, Pages, Result
 from riprap.operators.kernels import CONTROLS, KERNELS, Kernel
+from riprap.operators.user_code import FAILURES, describe
 from riprap.state.windows import add_page, merge
 
 State = Mapping[str, Pages]
@@ -173,7 +174,7 @@ class _Stage:
             result = kernel(operator, given)
         except RiprapError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise self._blame(kernel, operator, given, error) from error
         did = self.clock() - began
         if given.control is not None:
@@ -196,7 +197,7 @@ class _Stage:
             if readers[-1] is operator and not any(stream in o.control for o in self.graph):
                 self.chunks.pop(stream, None)
 
-    def _blame(self, kernel: Kernel, operator: Operator, given: Given, error: Exception) -> OperatorError:
+    def _blame(self, kernel: Kernel, operator: Operator, given: Given, error: BaseException) -> OperatorError:
         """Find the first tuple on which the operator fails, by running it on ever shorter beginnings of the batch."""
         inputs = given.inputs or ((given.control,) if given.control else ())
         ranks = np.unique(np.concatenate([c.rank for c in inputs]))
@@ -210,7 +211,7 @@ class _Stage:
             try:
                 kernel(operator, shorter)
                 low = middle + 1
-            except Exception as again:
+            except FAILURES as again:
                 error, high = again, middle
         where = "at a tick or a punctuation" if low == 0 else "at a tuple that could not be found again"
         if 0 < low <= len(ranks):
@@ -219,7 +220,7 @@ class _Stage:
             if self.arrival.from_sources:
                 where = f"at position {tag[self.origin + 1]} of source '{self.sources[tag[self.origin]]}'"
         return OperatorError(
-            f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {type(error).__name__}: {error}"
+            f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {describe(error)}"
         )
 
 

@@ -22,6 +22,7 @@ from riprap.adapters.writing import Target
 from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph.connectors import Callback, Console, FileSink, Memory, ToKafka, ToSpark
 from riprap.graph.operators import Sink
+from riprap.operators.user_code import FAILURES, describe
 from riprap.runtime.kafka import KafkaTarget
 from riprap.runtime.output_lease import OutputLease
 from riprap.state.ledger import Output
@@ -194,10 +195,9 @@ class CallbackPublisher:
             self._call(batch, self._reader.read(outputs))
         except RiprapError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise OperatorError(
-                f"Sink '{self._sink.name}' ({self._sink.location}) failed on batch {batch}: "
-                f"{type(error).__name__}: {error}"
+                f"Sink '{self._sink.name}' ({self._sink.location}) failed on batch {batch}: {describe(error)}"
             ) from error
         self.published = batch
 
