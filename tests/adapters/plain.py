@@ -88,7 +88,9 @@ def json_row(record: bytes) -> tuple[int | None, float | None, str | None] | Non
     number, price, name = (values.get(each) for each in ("id", "price", "name"))
     if number is not None and (type(number) is not int or not -(2**63) <= number < 2**63):
         return None
-    if price is not None and (type(price) not in (int, float) or not math.isfinite(price)):
+    if price in ("NaN", "Infinity", "-Infinity"):
+        price = float(price)
+    elif price is not None and (type(price) not in (int, float) or not math.isfinite(price)):
         return None
     if name is not None and type(name) is not str:
         return None

@@ -51,6 +51,8 @@ JSON_VALUES = [
     "1e3",
     '"x"',
     '"\\u00e9"',
+    '"NaN"',
+    '"-Infinity"',
     "null",
     "true",
     "[1]",

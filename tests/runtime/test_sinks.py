@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import riprap as rr
-from riprap.errors import OperatorError, RunError
+from riprap.errors import GraphError, OperatorError, RunError
 from riprap.expressions import parse_schema
 from riprap.graph.connectors import FileSink, SinkConnector
 from riprap.graph.operators import Sink
@@ -204,12 +204,12 @@ def test_half_a_file_is_never_seen(bench: Bench, monkeypatch: pytest.MonkeyPatch
     publisher = bench.files(connector)
     seen: list[list[str]] = []
 
-    def dies_half_way(table: pa.Table, path: Path) -> None:
+    def dies_half_way(table: pa.Table, path: Path, sink: FileSink) -> None:
         path.write_bytes(b"PAR1 and then")
         seen.append(bench.listing())
         raise OSError("the lights went out")
 
-    monkeypatch.setitem(sinks._WRITERS, "parquet", dies_half_way)
+    monkeypatch.setattr(sinks, "write_table", dies_half_way)
     with pytest.raises(OSError, match="the lights went out"):
         publisher.publish(0, bench.numbers(1))
     monkeypatch.undo()
@@ -288,21 +288,54 @@ def test_every_type_can_be_read_back(tmp_path: Path, make: Any) -> None:
     assert publisher.table().schema.equals(WIDE)
 
 
-NO_NUMBER = pytest.mark.xfail(
-    reason="Arrow's JSON reader takes no text, such as NaN, for a number", strict=True
-)
-
-
-@pytest.mark.parametrize("make", [rr.parquet, rr.csv, pytest.param(rr.json, marks=NO_NUMBER)])
+@pytest.mark.parametrize("make", [rr.parquet, rr.csv, rr.json])
 def test_nan_and_infinities_can_be_read_back(tmp_path: Path, make: Any) -> None:
-    bench = Bench(tmp_path, parse_schema("d double"))
+    bench = Bench(tmp_path, parse_schema('`a "b" \\ c` double, s string'))
     publisher = bench.files(make(bench.folder, roll=0))
+    numbers = [float("nan"), float("-inf"), None, float("inf"), 1.5]
 
-    publisher.publish(0, [bench.output([{"d": float("nan")}, {"d": float("-inf")}, {"d": None}])])
+    publisher.publish(0, [bench.output([{'a "b" \\ c': number, "s": "NaN"} for number in numbers])])
 
-    nan, *others = publisher.table().column("d").to_pylist()
+    nan, *others = publisher.table().column(0).to_pylist()
     assert nan != nan
-    assert others == [float("-inf"), None]
+    assert others == numbers[1:]
+    assert set(publisher.table().column("s").to_pylist()) == {"NaN"}
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "name"),
+    [
+        (rr.parquet, {"compression": "zstd"}, "part-0000000000-0000000000.parquet"),
+        (rr.json, {"compression": "gzip"}, "part-0000000000-0000000000.json.gz"),
+        (rr.csv, {"compression": "gzip", "sep": ";"}, "part-0000000000-0000000000.csv.gz"),
+        (rr.csv, {"header": False, "nullValue": "NULL", "sep": "\t"}, "part-0000000000-0000000000.csv"),
+        (rr.csv, {"quoteAll": True, "nullValue": "NULL"}, "part-0000000000-0000000000.csv"),
+    ],
+)
+def test_options_of_writers(tmp_path: Path, make: Any, options: dict[str, Any], name: str) -> None:
+    bench = Bench(tmp_path, WIDE)
+    publisher = bench.files(make(bench.folder, roll=0, **options))
+
+    publisher.publish(0, [bench.output(WIDE_ROWS)])
+
+    assert publisher.table().to_pylist() == WIDE_ROWS
+    assert [path.name for path in Path(bench.folder).iterdir()] == [name]
+    assert bench.files(make(bench.folder, roll=0, **options), resume=True).published == 0
+
+
+def test_csv_is_written_as_it_was_asked_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, parse_schema("a int, b string"))
+    publisher = bench.files(rr.csv(bench.folder, roll=0, sep=";", nullValue="NULL"))
+    publisher.publish(0, [bench.output([{"a": 1, "b": 'x"y'}, {"a": None, "b": None}, {"a": 2, "b": ""}])])
+    (path,) = Path(bench.folder).iterdir()
+    assert path.read_text() == '"a";"b"\n1;"x""y"\nNULL;NULL\n2;""\n'
+    for make, options, problem in (
+        (rr.csv, {"delimiter": ";"}, "it is called sep="),
+        (rr.json, {"sep": ";"}, r"json\(...\) has no option 'sep': There are compression"),
+        (rr.csv, {"compression": "zstd"}, r"csv\(compression=...\) is one of none, gzip, got 'zstd'"),
+    ):
+        with pytest.raises(GraphError, match=problem):
+            make("out", **options)
 
 
 def test_publishing_and_reading_from_two_threads_loses_nothing(bench: Bench) -> None:

@@ -21,6 +21,7 @@ import pyarrow.json
 
 from riprap.adapters.cells import failing, not_a, shown
 from riprap.adapters.framing import Block, Places
+from riprap.adapters.json_numbers import bare_numbers
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 
 _READ_BYTES = 1 << 20
@@ -49,6 +50,7 @@ def read_json_records(block: Block, chosen: Places, schema: pa.Schema, *, thread
 class _Reader:
     def __init__(self, block: Block, schema: pa.Schema, threads: bool) -> None:
         self._block, self._schema, self._threads = block, schema, threads
+        self._bare = False
         self._readable = pa.schema([pa.field(f.name, _readable(f.type)) for f in schema])
         self._longest = int((block.ends - block.starts).max(initial=0))
         # Made once: to ask Arrow for a type takes longer than to look at a value.
@@ -59,6 +61,19 @@ class _Reader:
         )
 
     def read(self, chosen: Places) -> pa.Table:
+        try:
+            return self._read(chosen)
+        except pa.ArrowInvalid:
+            if self._bare:
+                raise
+            self._bare = True
+            block = bare_numbers(self._block, self._schema)
+            if block is None:
+                raise
+            self._block = block
+            return self._read(chosen)
+
+    def _read(self, chosen: Places) -> pa.Table:
         table = pa.json.read_json(
             pa.py_buffer(text_of(self._block, chosen)),
             read_options=pa.json.ReadOptions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
@@ -25,6 +26,8 @@ from riprap.graph.connectors.notation import PLAIN, Notation
 ROWS = 250_000
 # A piece ends early when its bad records take so much memory.
 _BAD_BYTES, _BAD_OVERHEAD = 64 << 20, 256
+# A first line that opens something and does not close it, or an array of objects.
+_DOCUMENT = re.compile(rb"\s*([\[{]\s*$|\[\s*\{)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ def parse_file(
             small = os.path.getsize(file) <= block_bytes and not file.endswith(".gz")
             with closing(framed if small else _ahead(framed)) as blocks:
                 for block in blocks:
+                    if format == "json" and not block.first:
+                        _check_lines(block, file)
                     if headed and names is None:
                         names, block = _header(block, file, schema, notation), _rest(block)
                     if len(block):
@@ -158,6 +163,17 @@ def _header(block: Block, file: str, schema: pa.Schema, notation: Notation) -> l
             )
         found[places[0]] = name
     return found
+
+
+def _check_lines(block: Block, file: str) -> None:
+    """Refuse a JSON document that takes several lines, of which each would be a bad record."""
+    first = _DOCUMENT.match(block.record(0))
+    if first is not None:
+        raise RunError(
+            f"json file {file} begins with '{first[0].decode().strip()}' and is one document, such as an array: "
+            "format='json' reads an object a line. To make such lines: jq -c '.[]' FILE for an array, jq -c . FILE for "
+            "objects that take several lines"
+        )
 
 
 def _rest(block: Block) -> Block:

@@ -10,14 +10,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
 from riprap.adapters.console import show
-from riprap.adapters.json_lines import readable, write_json
 from riprap.adapters.opening import make_target
 from riprap.adapters.retrying import Result, Retry, Tell
+from riprap.adapters.table_files import read_table, write_table
 from riprap.adapters.writing import Target
 from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph.connectors import Callback, Console, FileSink, Memory, ToKafka, ToSpark
@@ -28,7 +25,7 @@ from riprap.runtime.output_lease import OutputLease
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
 
-_PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)")
+_PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)(\.gz)?")
 
 
 class Publisher(Protocol):
@@ -132,9 +129,9 @@ class FilePublisher:
             first, last = self._pending[0][0], self._pending[-1][0]
             table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
             if table.num_rows:
-                path = self._folder / f"part-{first:010d}-{last:010d}.{self.connector.format}"
+                path = self._folder / f"part-{first:010d}-{last:010d}{self.connector.ending}"
                 temporary = self._folder / f"_{path.name}"
-                _WRITERS[self.connector.format](table, temporary)
+                write_table(table, temporary, self.connector)
                 temporary.rename(path)
             self._pending = []
             self.published = last
@@ -143,7 +140,7 @@ class FilePublisher:
         self.check()
         files = sorted(path for _, _, path in self._parts())
         schema = self._reader.schema
-        tables = [_READERS[self.connector.format](f, schema) for f in files]
+        tables = [read_table(f, schema, self.connector) for f in files]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def check(self) -> None:
@@ -318,38 +315,3 @@ def make_publisher(
             # Two sinks may write to one place: each has its own account of what is there.
             target = make_target(connector, sink.schema, f"{run}/{sink.name}")
             return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    # Measured results seldom repeat: looking for repeated numbers costs half the time of writing.
-    text = [f.name for f in table.schema if pa.types.is_string(f.type)]
-    pq.write_table(table, path, use_dictionary=text)
-
-
-def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
-    options = pa.json.ParseOptions(explicit_schema=readable(schema))
-    return pa.json.read_json(path, parse_options=options).select(schema.names).cast(schema)
-
-
-def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    # Null is written as nothing (so an empty line is a row) and the empty string in quotes; "nan" and "NA" are values.
-    options = pa.csv.ConvertOptions(
-        column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
-    return pa.csv.read_csv(
-        path,
-        convert_options=options,
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-    )
-
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    "parquet": _write_parquet,
-    "csv": lambda table, path: pa.csv.write_csv(table, path),
-    "json": write_json,
-}
-_READERS: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {
-    "parquet": lambda path, schema: pq.read_table(path, schema=schema),
-    "csv": _read_csv,
-    "json": _read_json,
-}

@@ -6,7 +6,7 @@ import glob
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
 
@@ -24,7 +24,16 @@ from riprap.graph.connectors.checks import (
     whole_number,
 )
 from riprap.graph.connectors.checks import on_bad_record as check_on_bad_record
-from riprap.graph.connectors.notation import PLAIN, Notation, ReadOptions, notation_of
+from riprap.graph.connectors.notation import (
+    PLAIN,
+    CompressionOptions,
+    Notation,
+    ReadOptions,
+    WriteOptions,
+    Writing,
+    notation_of,
+    writing_of,
+)
 from riprap.graph.connectors.promise import Promise
 from riprap.graph.durations import Duration, seconds
 
@@ -90,6 +99,7 @@ class FileSink:
     roll_rows: int
     roll_seconds: float
     overwrite: bool = False
+    writing: Writing = field(default_factory=Writing)
 
     def __str__(self) -> str:
         return f"{self.format} files in {self.path}"
@@ -98,6 +108,12 @@ class FileSink:
     def folder(self) -> str:
         """The folder itself, however it was spelled."""
         return os.path.realpath(self.path)
+
+    @property
+    def ending(self) -> str:
+        """What the names of its files end with."""
+        gzip = self.format != "parquet" and self.writing.compression == "gzip"
+        return f".{self.format}" + (".gz" if gzip else "")
 
 
 def files(
@@ -199,28 +215,48 @@ def _files(
 
 
 def parquet(
-    path: str | Path, *, roll_rows: int = 500_000, roll: Duration = "10s", overwrite: bool = False
+    path: str | Path,
+    *,
+    roll_rows: int = 500_000,
+    roll: Duration = "10s",
+    overwrite: bool = False,
+    **options: Unpack[CompressionOptions],
 ) -> FileSink:
     """Write Parquet files.
 
     Small batches are gathered until there are ``roll_rows`` rows, or until a batch comes ``roll`` seconds after the
-    first; the end of the run publishes the rest. ``roll=0`` makes every batch a file.
+    first; the end of the run publishes the rest. ``roll=0`` makes every batch a file. ``compression`` is snappy, gzip,
+    zstd, lz4, brotli or none.
     """
-    return _file_sink(path, "parquet", roll_rows, roll, overwrite)
+    return _file_sink(path, "parquet", roll_rows, roll, overwrite, dict(options))
 
 
 def csv(
-    path: str | Path, *, roll_rows: int = 500_000, roll: Duration = "10s", overwrite: bool = False
+    path: str | Path,
+    *,
+    roll_rows: int = 500_000,
+    roll: Duration = "10s",
+    overwrite: bool = False,
+    **options: Unpack[WriteOptions],
 ) -> FileSink:
-    """Write CSV files with a header. Rolled as ``parquet``."""
-    return _file_sink(path, "csv", roll_rows, roll, overwrite)
+    """Write CSV files. Rolled as ``parquet``.
+
+    ``options`` are those of Spark's writer: ``sep``, ``header`` (there is one, unless it is False), ``nullValue`` (the
+    text for null), ``quoteAll``, and ``compression`` (none or gzip).
+    """
+    return _file_sink(path, "csv", roll_rows, roll, overwrite, dict(options))
 
 
 def json(
-    path: str | Path, *, roll_rows: int = 500_000, roll: Duration = "10s", overwrite: bool = False
+    path: str | Path,
+    *,
+    roll_rows: int = 500_000,
+    roll: Duration = "10s",
+    overwrite: bool = False,
+    **options: Unpack[CompressionOptions],
 ) -> FileSink:
-    """Write JSON-lines files. Rolled as ``parquet``."""
-    return _file_sink(path, "json", roll_rows, roll, overwrite)
+    """Write JSON-lines files. Rolled as ``parquet``. ``compression`` is none or gzip."""
+    return _file_sink(path, "json", roll_rows, roll, overwrite, dict(options))
 
 
 def sink_of(path: str | Path) -> FileSink:
@@ -293,12 +329,22 @@ def _schema_of_parquet(patterns: Sequence[str]) -> pa.Schema:
 
 
 def _file_sink(
-    path: str | Path, format: FileFormat, roll_rows: int, roll: Duration, overwrite: bool
+    path: str | Path,
+    format: FileFormat,
+    roll_rows: int,
+    roll: Duration,
+    overwrite: bool,
+    options: Mapping[str, object],
 ) -> FileSink:
     whole_number(f"{format}(roll_rows=...)", roll_rows)
     period = 0.0 if roll in (0, 0.0, "0s") else seconds(f"{format}(roll=...)", roll)
     return FileSink(
-        path=str(path), format=format, roll_rows=roll_rows, roll_seconds=period, overwrite=overwrite
+        path=str(path),
+        format=format,
+        roll_rows=roll_rows,
+        roll_seconds=period,
+        overwrite=overwrite,
+        writing=writing_of(format, options),
     )
 
 

@@ -1,4 +1,4 @@
-"""How records are written in text: the options of Spark's readers, under Spark's names.
+"""How records are written in files: the options of Spark's readers and writers, under Spark's names.
 
 Two defaults are not Spark's: a CSV file has a header, and a quote inside quotes is written twice (``escape='"'``).
 """
@@ -41,6 +41,21 @@ class ReadOptions(CsvOptions, total=False):
     encoding: str
 
 
+class CompressionOptions(TypedDict, total=False):
+    """What any file that is written may be told."""
+
+    compression: str
+
+
+class WriteOptions(CompressionOptions, total=False):
+    """What a CSV file that is written may be told besides."""
+
+    sep: str
+    header: bool
+    nullValue: str
+    quoteAll: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notation:
     """How records are written. Without ``escape`` two quotes inside quotes are one."""
@@ -55,7 +70,23 @@ class Notation:
     encoding: str = "utf-8"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How a table is written to a file. ``null`` is the text for null."""
+
+    sep: str = ","
+    header: bool = True
+    null: str = ""
+    quote_all: bool = False
+    compression: str | None = None
+
+
 PLAIN = Notation()
+_COMPRESSIONS = {
+    "parquet": ("snappy", "gzip", "zstd", "lz4", "brotli", "none"),
+    "csv": ("none", "gzip"),
+    "json": ("none", "gzip"),
+}
 
 
 def notation_of(what: str, format: str, options: Mapping[str, object], *, files: bool = True) -> Notation:
@@ -66,7 +97,7 @@ def notation_of(what: str, format: str, options: Mapping[str, object], *, files:
     """
     there = {"csv": ReadOptions if files else CsvOptions}.get(format)
     names = list(there.__annotations__) if there else ["encoding"] if format != "parquet" and files else []
-    refuse_unknown(f"{what}(...) of {format}", options, names)
+    _refuse_unknown(f"{what}(...) of {format}", options, names)
     given = dict(options)
     nulls = given.pop("nullValue", ())
     nulls = (nulls,) if isinstance(nulls, str) else nulls
@@ -82,14 +113,41 @@ def notation_of(what: str, format: str, options: Mapping[str, object], *, files:
             escape=None if escape == quote else escape,
             comment=_character(what, "comment", given.pop("comment", ""), empty=True),
             nulls=tuple(nulls),
-            header=truth(what, "header", given.pop("header", True)),
-            multiline=truth(what, "multiLine", given.pop("multiLine", False)),
+            header=_truth(what, "header", given.pop("header", True)),
+            multiline=_truth(what, "multiLine", given.pop("multiLine", False)),
             encoding=_encoding(what, given.pop("encoding", "utf-8")),
         ),
     )
 
 
-def refuse_unknown(what: str, options: Mapping[str, object], there: Sequence[str]) -> None:
+def writing_of(format: str, options: Mapping[str, object]) -> Writing:
+    """Check the options of a writer.
+
+    >>> writing_of("csv", {"compression": "gzip", "header": False}).compression
+    'gzip'
+    """
+    names = (WriteOptions if format == "csv" else CompressionOptions).__annotations__
+    if format == "csv":
+        names = {**CompressionOptions.__annotations__, **names}
+    _refuse_unknown(f"{format}(...)", options, list(names))
+    there = _COMPRESSIONS[format]
+    compression = options.get("compression", there[0])
+    compression = "none" if compression == "uncompressed" else compression
+    if compression not in there:
+        raise GraphError(f"{format}(compression=...) is one of {', '.join(there)}, got {compression!r}")
+    null = options.get("nullValue", "")
+    if not isinstance(null, str) or any(c in null for c in '"\r\n'):
+        raise GraphError(f"csv(nullValue=...) takes a text without quotes and line breaks, got {null!r}")
+    return Writing(
+        sep=_character("csv", "sep", options.get("sep", ",")) or ",",
+        header=_truth("csv", "header", options.get("header", True)),
+        null=null,
+        quote_all=_truth("csv", "quoteAll", options.get("quoteAll", False)),
+        compression=None if compression == "none" else str(compression),
+    )
+
+
+def _refuse_unknown(what: str, options: Mapping[str, object], there: Sequence[str]) -> None:
     """Refuse options that do not exist, and list those that do."""
     unknown = [name for name in options if name not in there]
     if unknown:
@@ -98,18 +156,11 @@ def refuse_unknown(what: str, options: Mapping[str, object], there: Sequence[str
         raise GraphError(f"{what} has no option '{unknown[0]}': {hint}")
 
 
-def truth(what: str, name: str, value: object) -> bool:
+def _truth(what: str, name: str, value: object) -> bool:
     """Check a boolean, which Spark also takes as text."""
     found = {"true": True, "false": False}.get(str(value).lower())
     if found is None:
         raise GraphError(f"{what}({name}=...) is True or False, got {value!r}")
-    return found
-
-
-def one_character(what: str, name: str, value: object) -> str:
-    """Check a character that stands between others."""
-    found = _character(what, name, value)
-    assert found is not None
     return found
 
 
