@@ -16,6 +16,7 @@ RiprapError
    |- StoreError         a durable store cannot be used now: full, read-only, away, or it refuses us
    |- CorruptValueError  a durable store is there, but what it holds under a key is damaged
    `- FormatError        a persisted file has an unknown format or version
+      `- DamagedFileError   or it is damaged: empty, cut short, or not what it should hold
 """
 
 from __future__ import annotations
@@ -71,3 +72,7 @@ class CorruptValueError(RunError):
 
 class FormatError(RunError):
     """A persisted file has an unknown format or version."""
+
+
+class DamagedFileError(FormatError):
+    """A small file of a run is damaged: empty, cut short, or not what it should hold."""

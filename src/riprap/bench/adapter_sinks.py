@@ -123,7 +123,15 @@ def _publish(sink: Any, table: pa.Table, folder: Path) -> int:
     connector = sink(folder / "out", roll=0)
     assert isinstance(connector, FileSink)
     at_hand: Any = _AtHand(batches)
-    publisher = FilePublisher(connector, at_hand, run="bench", sink="out", resume=False, clock=time.time)
+    publisher = FilePublisher(
+        connector,
+        at_hand,
+        run="bench",
+        sink="out",
+        resume=False,
+        tell=lambda kind, **details: None,
+        clock=time.time,
+    )
     for number, batch in enumerate(batches):
         publisher.publish(number, [Output(page=str(number), rows=batch.num_rows)])
     publisher.close()

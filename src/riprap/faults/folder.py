@@ -27,7 +27,7 @@ from riprap.errors import RunError
 from riprap.faults.campaign import Campaign
 from riprap.faults.scoring import GoldenScored, Scored
 from riprap.graph.graph import Graph
-from riprap.state.saving import save_json
+from riprap.state.saving import load_json, save_json
 
 FORMAT = "riprap-campaign/1"
 T = TypeVar("T")
@@ -125,12 +125,9 @@ class CampaignFolder:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read one of a campaign's files."""
-    try:
-        told: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} cannot be read: {error}") from error
-    if told.get("format") != FORMAT:
-        raise RunError(f"{file} is not of format {FORMAT}")
+    told = load_json(file, FORMAT, {}, remedy="Put it back from a copy, or name another folder")
+    if told is None:
+        raise RunError(f"{file} is not there")
     return told
 
 

@@ -3,41 +3,36 @@
     tasks answer -> every bucket accounted for -> ledger record -> sinks publish -> old pages go -> Spark commits
 
 A batch that is on record already, because the driver died after writing it, is not computed again: only its publishing
-is repeated, and that changes nothing.
+is repeated, and that changes nothing. It must be planned with the input it has on record.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError, RunError
-from riprap.graph.connectors import ReadBySpark
-from riprap.graph.operators import Source
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.inflow import FRONTIER
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
+from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.tables import Tables
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record
 
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
 _KEEP_RECORDS = 3
-_NOTHING_YET = -(2**63)
 
 
 class BatchRunner:
@@ -51,7 +46,7 @@ class BatchRunner:
         outlets: Mapping[str, Outflow],
         tables: Tables,
         folder: RunFolder,
-        checkpoint: Path,
+        log: SparkLog,
         meter: Meter,
         checkpointer: Checkpointer | None = None,
         clock: Callable[[], float] = time.time,
@@ -62,7 +57,7 @@ class BatchRunner:
         self._outlets = outlets
         self._tables = tables
         self._folder = folder
-        self._checkpoint = checkpoint
+        self._log = log
         self._meter = meter
         self._checkpointer = checkpointer
         self._clock = clock
@@ -73,7 +68,7 @@ class BatchRunner:
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
         self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
         # A batch on record that Spark has not committed comes again, for those sinks that may not have had it.
-        self.owes = bool(on_record) and not (checkpoint / "commits" / str(on_record[-1])).exists()
+        self.owes = bool(on_record) and not log.committed(on_record[-1])
 
     def __call__(self, answers: Any, batch: int) -> None:
         with self._at_hand:
@@ -106,6 +101,8 @@ class BatchRunner:
             ledger.write(record)
             if self._checkpointer is not None:
                 self._checkpointer.note(record, answers)
+        else:
+            self._log.compare(record)
         gathered = self._clock()
         reach("recorded", batch, self._plan.name)
         for outflow in self._outlets.values():
@@ -140,43 +137,21 @@ class BatchRunner:
             sink: tuple(a.outputs[sink] for a in sorted(answers, key=lambda a: a.task) if sink in a.outputs)
             for sink in (*self._publishers, *self._outlets)
         }
-        ends = self._offsets(batch)
-        frontier = ends.pop(FRONTIER, None)
+        planned = self._log.planned(batch)
+        if planned is None:
+            raise LedgerError(f"batch {batch}: Spark's log in {self._log.folder} does not say what it had")
         return Record(
             epoch=self._site.ledger.epoch,
             batch=batch,
             sources={
-                n: (before.sources[n][1] if n in before.sources else None, end) for n, end in ends.items()
+                n: (before.sources[n][1] if n in before.sources else None, end)
+                for n, end in planned.ends.items()
             },
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
             outputs=outputs,
-            frontier=self._frontier(batch, ends, frontier),
+            frontier=planned.frontier,
             time=self._clock(),
         )
-
-    def _frontier(self, batch: int, ends: Mapping[str, Any], aligned: int | None) -> int:
-        """Say how far the element's streams are complete, in what its frontiers count.
-
-        Spark runs a first batch even if nothing has come; then they are complete up to the least there is.
-        """
-        plan = self._plan
-        if plan.root in plan.roots:
-            known: int | None = ends[plan.root]
-        else:
-            known = aligned if plan.aligned else batch
-        return _NOTHING_YET if known is None else known
-
-    def _offsets(self, batch: int) -> dict[str, Any]:
-        """Read where the batch ends off Spark's own log, which it writes before the batch runs."""
-        lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]
-        sources = self._plan.graph.of_kind(Source)
-        ends: dict[str, Any] = {}
-        if self._plan.inlets or any(not isinstance(s.connector, ReadBySpark) for s in sources):
-            ends.update(json.loads(lines.pop(0)))
-        for source in sources:
-            if isinstance(source.connector, ReadBySpark):
-                ends[source.name] = lines.pop(0) if lines else None
-        return ends
 
     def _collect(self, batch: int) -> None:
         """Let go of records and pages that neither a repeated batch nor a waiting sink needs."""

@@ -26,6 +26,7 @@ from riprap.runtime.handing_over import hand_over
 from riprap.runtime.inflow import recorded
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
+from riprap.runtime.lost_records import agree
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.pacing import pace_start
@@ -34,6 +35,7 @@ from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import EXECUTOR, Site
+from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.tables import Tables
 from riprap.runtime.task import save_plan
 
@@ -66,9 +68,12 @@ class Launch:
         home = self.home(plan)
         rates = _rates(self.graph, plan)
         setting = self._save_setting(plan, site, home, rates)
-        site.ledger.begin(plan.buckets)
         if self.resume:
+            log = SparkLog(home / "spark", plan)
+            agree(plan, site.ledger, log, clock=self.clock, tell=self.folder.event)
             self.recover(plan, site, setting)
+        else:
+            site.ledger.begin(plan.buckets)
         outlets = {
             outlet.name: Outflow(
                 outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
@@ -141,6 +146,7 @@ class Element:
         self._outlets = outlets
         self._rates = rates
         self._launch = launch
+        self._log = SparkLog(home / "spark", plan)
         self._query: Any = None
         self._checkpointer: Checkpointer | None = None
         self._halted = False
@@ -182,13 +188,9 @@ class Element:
             self._site,
             self.publishers,
             self._outlets,
-            committed=lambda batch: batch < batches[-1] or self._committed(batch),
+            committed=lambda batch: batch < batches[-1] or self._log.committed(batch),
             tell=launch.folder.event,
         )
-
-    def _committed(self, batch: int) -> bool:
-        """Say whether Spark has committed a batch, which it does once sinks have it."""
-        return (self._home / "spark" / "commits" / str(batch)).exists()
 
     def pass_over(self) -> int:
         """Go on at the live edge where the plan says so: what came in the meantime is lost, and counted."""
@@ -241,7 +243,7 @@ class Element:
             self._checkpointer.start()
 
     def _started(self) -> Any:
-        launch, checkpoint = self._launch, self._home / "spark"
+        launch = self._launch
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -249,7 +251,7 @@ class Element:
             self._outlets,
             self._tables(),
             launch.folder,
-            checkpoint,
+            self._log,
             self.meter,
             self._checkpointer,
             launch.clock,
@@ -262,7 +264,7 @@ class Element:
         writer = self._answers.writeStream.queryName(_free_name(launch.session, name)).foreachBatch(
             self._runner
         )
-        writer = writer.option("checkpointLocation", f"file://{checkpoint}")
+        writer = writer.option("checkpointLocation", f"file://{self._log.folder}")
         if launch.interval is not None:
             writer = writer.trigger(processingTime=f"{int(launch.interval * 1000)} milliseconds")
         elif not self._watched:

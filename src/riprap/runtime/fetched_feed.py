@@ -16,7 +16,7 @@ from riprap.errors import RunError
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.operators import Source
 from riprap.runtime.leaving import Leaving
-from riprap.runtime.segments import Segment, SegmentLog, write_spool
+from riprap.runtime.segments import Segment, SegmentLog
 from riprap.runtime.setting_aside import set_aside
 
 _POLL_SECONDS = 0.1
@@ -56,6 +56,11 @@ class FetchedFeed:
         self._failure: BaseException | None = None
 
     def upto(self, start: int, rows: int) -> int:
+        if start > self.log.rows:
+            raise RunError(
+                f"{self._what}: {start:,} rows are on record, and the list in {self.log.folder} has {self.log.rows:,}: "
+                "others would get their numbers. Put the folder back from a copy, or start a new run"
+            )
         self._taken = start
         self._room.set()
         if self._thread is None and not (self._finite and self.log.end is not None):
@@ -136,8 +141,7 @@ class FetchedFeed:
     def _keep(self, fetched: Fetched) -> None:
         number = self._number
         set_aside(self._source, self._quarantine, number, fetched.bad)
-        path = self.log.folder / f"spool-{number:08d}.arrow"
-        write_spool(path, fetched.table)
+        path = self.log.spool(number, fetched.table)
         self.log.add(
             Segment(
                 file="fetched",

@@ -37,7 +37,7 @@ from typing import Any
 
 from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
-from riprap.state.saving import save_json
+from riprap.state.saving import load_json, save_json
 
 FORMAT = "riprap-run/1"
 # Counting takes at most one part in so many of the time.
@@ -67,15 +67,18 @@ class RunFolder:
     def reopen(cls, path: Path, application: str, clock: Callable[[], float]) -> RunFolder:
         """Open the folder of an earlier run, to take it up again."""
         resolved = path.resolve()
-        try:
-            data = json.loads((resolved / "run.json").read_text())
-        except FileNotFoundError:
-            raise RunError(f"{path} is not a run folder: it has no run.json") from None
-        if data.get("format") != FORMAT:
-            raise RunError(f"{path}/run.json is not of format {FORMAT}")
+        opened = cls(resolved, clock)
+        data = opened.about()
         if data["application"] != application:
             raise RunError(f"{path} is a run of '{data['application']}', not of '{application}'")
-        return cls(resolved, clock)
+        return opened
+
+    def about(self) -> dict[str, Any]:
+        """Read what is run, and how."""
+        about = read_about(self.path)
+        if about is None:
+            raise RunError(f"{self.path} is not a run folder: it has no run.json")
+        return about
 
     @property
     def identity(self) -> str:
@@ -146,9 +149,12 @@ class RunFolder:
 
     def state_layout(self) -> dict[str, Any] | None:
         """Return how the run's state is cut up, None before it is."""
-        path = self.path / "state.json"
-        layout: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-        return layout
+        remedy = (
+            "Put it back from a copy, or from another run of the application that has as many buckets; or start a new "
+            "run"
+        )
+        entries = {"elements": dict, "buckets": int, "operators": dict}
+        return load_json(self.path / "state.json", None, entries, remedy=remedy)
 
     def keep_state_layout(self, layout: Mapping[str, Any]) -> None:
         """Write down how state is cut up; refuse another way than the run began with, for it would be misread."""
@@ -190,6 +196,15 @@ class RunFolder:
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
         with (self.path / name).open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def read_about(run_folder: Path) -> dict[str, Any] | None:
+    """Read what a run's folder says of it, None if it says nothing yet."""
+    remedy = (
+        "Put it back from a copy, or from another run of the application (its 'options' say where checkpoints are); or "
+        "start a new run"
+    )
+    return load_json(run_folder / "run.json", FORMAT, {"application": str, "options": dict}, remedy=remedy)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

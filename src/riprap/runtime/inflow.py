@@ -114,6 +114,12 @@ class SourceInflow:
             feed.fix()
 
     def latest(self, start: Offset) -> Offset:
+        end = self._next(start)
+        for feed in self._feeds.values():
+            feed.log.sync()
+        return end
+
+    def _next(self, start: Offset) -> Offset:
         if not self._plan.aligned:
             return {name: self._upto(name, start[name], self._setting.batch_rows) for name in self._feeds}
         rows = self._setting.batch_rows

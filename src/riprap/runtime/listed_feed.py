@@ -15,8 +15,9 @@ from riprap.expressions import normalise
 from riprap.graph.connectors import Files, Generated, Rows
 from riprap.graph.operators import Source
 from riprap.runtime.pacing import PACE
-from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_spool
+from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_arrow
 from riprap.runtime.setting_aside import set_aside
+from riprap.state.saving import put_in_place
 
 MEMORY = "memory"
 # What stands for the file of a line that is in none; files have absolute paths.
@@ -138,8 +139,7 @@ class ListedFeed:
         """Spool the line that follows the last file."""
         assert isinstance(self._connector, Files)
         row = dict.fromkeys(self._connector.schema.names) | {"line": self._connector.last_line}
-        path = self.log.folder / f"spool-{len(self.log.segments):08d}.arrow"
-        write_spool(path, pa.Table.from_pylist([row], self._connector.schema))
+        path = self.log.spool(len(self.log.segments), pa.Table.from_pylist([row], self._connector.schema))
         return Segment(file=_LAST_LINE, path=str(path), kind="arrow", start=self.log.rows, rows=1)
 
     def _whole(self, file: str) -> Iterator[Segment]:
@@ -177,8 +177,7 @@ class ListedFeed:
             if table.num_rows or bad:
                 number = len(self.log.segments)
                 set_aside(self._source, self._quarantine, number, bad)
-                path = self.log.folder / f"spool-{number:08d}.arrow"
-                write_spool(path, table)
+                path = self.log.spool(number, table)
                 yield Segment(
                     file=file,
                     path=str(path),
@@ -197,7 +196,8 @@ def spool_rows(source: Source, folder: Path) -> None:
         if not path.exists():
             table = source.connector.table
             plain = {f.name: normalise(table.column(f.name)) for f in table.schema}
-            write_spool(path, pa.table(plain) if plain else table)
+            written = write_arrow(path.with_suffix(".tmp"), pa.table(plain) if plain else table)
+            put_in_place(written, path)
 
 
 def _parquet_rows(file: str) -> int:

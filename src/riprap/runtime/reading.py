@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from riprap.expressions import normalise
 from riprap.graph.operators import Source
 from riprap.operators import arrival
 from riprap.operators.chunk import Ints
+from riprap.runtime.pacing import read_pace
 from riprap.runtime.segments import Segment, record_batches
 
 # A text column that Parquet stores in fewer bytes a value than this has few distinct values: it is read as those and
@@ -159,9 +159,9 @@ def _read_arrow(path: str, low: int, high: int, columns: tuple[str, ...]) -> Ite
 
 def _read_rate(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """Make generated rows: each has its number, and the time at which it is due."""
-    pace = json.loads(Path(path).read_text())
+    start, rate = read_pace(Path(path))
     numbers = np.arange(low, high)
-    due = np.round(pace["start"] * 1e6 + numbers * (1e6 / pace["rate"])).astype(np.int64)
+    due = np.round(start * 1e6 + numbers * (1e6 / rate)).astype(np.int64)
     made = {"time": pa.array(due).cast(pa.timestamp("us", "UTC")), "value": pa.array(numbers)}
     # Without a column asked for, rows are still counted.
     yield pa.table({name: made[name] for name in columns} or {"value": made["value"]})

@@ -24,6 +24,7 @@ from riprap.runtime.kafka import KafkaTarget
 from riprap.runtime.output_lease import OutputLease
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
+from riprap.state.saving import put_in_place
 
 _PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)(\.gz)?")
 
@@ -88,9 +89,11 @@ class FilePublisher:
         run: str,
         sink: str,
         resume: bool,
+        tell: Tell,
         clock: Callable[[], float],
     ) -> None:
         self.connector = connector
+        self._tell = tell
         self._reader = reader
         self._clock = clock
         self._folder = Path(connector.path)
@@ -132,7 +135,7 @@ class FilePublisher:
                 path = self._folder / f"part-{first:010d}-{last:010d}{self.connector.ending}"
                 temporary = self._folder / f"_{path.name}"
                 write_table(table, temporary, self.connector)
-                temporary.rename(path)
+                put_in_place(temporary, path)
             self._pending = []
             self.published = last
 
@@ -154,7 +157,8 @@ class FilePublisher:
 
     def _parts(self) -> list[tuple[int, int, Path]]:
         found = ((_PART.fullmatch(p.name), p) for p in self._folder.iterdir())
-        return [(int(m[1]), int(m[2]), p) for m, p in found if m]
+        # One without contents is what a power cut leaves of a file that was not synced: it is not published.
+        return [(int(m[1]), int(m[2]), p) for m, p in found if m and p.stat().st_size]
 
     def _take_hold(self, run: str, sink: str, resume: bool) -> OutputLease:
         try:
@@ -167,6 +171,7 @@ class FilePublisher:
         for half in self._folder.glob("_part-*"):
             half.unlink()
         if resume:
+            self._remove_empty()
             return
         parts = [path for _, _, path in self._parts()]
         if parts and not self.connector.overwrite:
@@ -176,6 +181,16 @@ class FilePublisher:
             )
         for path in parts:
             path.unlink()
+
+    def _remove_empty(self) -> None:
+        """Remove files that a power cut left without contents: readers of the folder would stumble over them."""
+        empty = [p for p in self._folder.iterdir() if _PART.fullmatch(p.name) and not p.stat().st_size]
+        for path in empty:
+            path.unlink()
+        if empty:
+            names = ", ".join(sorted(path.name for path in empty))
+            what = "were empty, as after a power cut. They are published again where their results are still at hand"
+            self._tell("warning", what=f"sink in {self._folder}", message=f"{names} {what}")
 
 
 class CallbackPublisher:
@@ -239,7 +254,7 @@ class MemoryPublisher:
 class ServicePublisher:
     """Writes batches to a system outside, and tries again when it cannot be reached.
 
-    The first batch of a run that was taken up may have been written before: its target is told so.
+    What was on record when a run is taken up, and its first batch, may have been written before: the target is told so.
     """
 
     def __init__(
@@ -250,19 +265,21 @@ class ServicePublisher:
         self._retry = Retry(f"{sink}, {sink.connector}", patience, tell)
         self._what = str(sink)
         self._doubtful = resume
+        self._on_record = -1
         self._lock = threading.Lock()
         self.published = -1
         self._call(lambda again: target.open(resume=resume))
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
-        self._call(lambda again: self._target.write(batch, table, again=again or self._doubtful))
+        doubtful = self._doubtful or batch <= self._on_record
+        self._call(lambda again: self._target.write(batch, table, again=again or doubtful))
         self._doubtful = False
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
         # A batch that Spark has not committed comes again.
-        self.published = batch
+        self.published = self._on_record = batch
 
     def flush(self) -> None: ...
 
@@ -297,7 +314,9 @@ def make_publisher(
     reader = ResultReader(sink, results)
     match sink.connector:
         case FileSink() as connector:
-            return FilePublisher(connector, reader, run=run, sink=sink.name, resume=resume, clock=clock)
+            return FilePublisher(
+                connector, reader, run=run, sink=sink.name, resume=resume, tell=tell, clock=clock
+            )
         case Callback(function=function):
             return CallbackPublisher(sink, function, reader)
         case ToSpark(function=function):

@@ -29,6 +29,7 @@ from riprap.runtime.site import Site
 from riprap.state.hashing import buckets_of, first_hash
 from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name
+from riprap.state.saving import put_in_place
 from riprap.state.windows import Contents, gather, keys_in, make_page, merge, restrict, tuples_in
 
 
@@ -66,7 +67,7 @@ def save_plan(path: FilePath, plan: Plan) -> None:
     """Write the plan where tasks find it."""
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
-    temporary.rename(path)
+    put_in_place(temporary, path)
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from riprap.errors import RunError
 from riprap.graph.operators import Custom, Operator
 from riprap.runtime.crash import Step as CrashStep
 from riprap.runtime.crash import reach
+from riprap.runtime.folder import read_about
 from riprap.state.checkpoints.versions import Step, Versions
 from riprap.state.stores import Store, open_store
 
@@ -71,9 +71,8 @@ def settle_store(run_folder: Path, asked: str | Path | None) -> str | None:
     """Return where a run's checkpoints go: as asked, as it began, or None, which is its folder."""
     if asked is not None:
         return str(asked) if "://" in str(asked) else str(Path(asked).absolute())
-    about = run_folder / "run.json"
-    known: str | None = json.loads(about.read_text())["options"].get("store") if about.exists() else None
-    return known
+    about = read_about(run_folder)
+    return about["options"].get("store") if about is not None else None
 
 
 def holds_objects(operator: Operator) -> bool:

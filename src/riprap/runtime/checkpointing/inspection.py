@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Aggregate, Custom, Gate, Operator
 from riprap.graph.operators.base import Needed
 from riprap.runtime.checkpointing.durable import Durable
-from riprap.runtime.folder import FORMAT, RunFolder
+from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.pages import LEASE, page_root
@@ -89,9 +88,7 @@ class Inspection:
     def of(cls, path: Path) -> Inspection:
         """Read what there is to know of the run in a folder."""
         folder = RunFolder(path.resolve(), time.time)
-        run = json.loads((folder.path / "run.json").read_text())
-        if run.get("format") != FORMAT:
-            raise FormatError(f"{path}/run.json is not of format {FORMAT}")
+        run = folder.about()
         durable = Durable.of(folder.path, folder.identity, run["options"].get("store"))
         return cls(folder, run["application"], durable, _operators(folder.state_layout() or {}))
 

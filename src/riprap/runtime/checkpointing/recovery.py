@@ -10,7 +10,6 @@ Input is not rolled back: what came in between a checkpoint and the crash is los
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.ledger import Manifest, Record, page_name
-from riprap.state.saving import save_json
+from riprap.state.saving import load_json, save_json
 from riprap.state.stores import Store
 
 WISHES = "restore.json"
@@ -222,14 +221,8 @@ def _state_pages(record: Record) -> set[str]:
 
 def read_wishes(home: Path) -> dict[str, Any]:
     """Return which operators are to be restored, by wish: a version, or ``"fresh"``."""
-    path = home / WISHES
-    try:
-        wishes = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        raise RunError(
-            f"{path} is not JSON: {error}. Remove it, or ask again with 'riprap state restore'"
-        ) from error
-    return dict(wishes)
+    remedy = "Remove it, or ask again with 'riprap state restore'"
+    return load_json(home / WISHES, None, {}, remedy=remedy) or {}
 
 
 def wish(home: Path, operator: str, what: int | str) -> None:

@@ -26,7 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Described wrongly, not possible, or in need of a person: the next try would come to the same end.
-HOPELESS = frozenset({"GraphError", "NotYetError", "JavaNotFoundError", "FormatError", "PageSpaceError"})
+HOPELESS = frozenset(
+    {"GraphError", "NotYetError", "JavaNotFoundError", "FormatError", "DamagedFileError", "PageSpaceError"}
+)
 # The exit code of a driver process whose JVM is gone: it ends itself, for nothing can be tried again in it.
 SPARK_GONE = 70
 
