@@ -114,6 +114,8 @@ def select(frame: DataFrame, texts: list[str]) -> pa.Table:
 
 def exact(values: pa.Array | pa.ChunkedArray) -> list[object]:
     """Make values that are equal only if they are the same bits; one NaN is as good as another."""
+    if pa.types.is_timestamp(values.type):  # some are beyond Python's
+        values = pc.cast(values, pa.int64())
     return [_exact(value) for value in values.to_pylist()]
 
 

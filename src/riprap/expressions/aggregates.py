@@ -18,6 +18,7 @@ from riprap.expressions.types import (
     BIGINT,
     BINARY,
     DOUBLE,
+    INTERVAL,
     NULL,
     check_type,
     is_decimal,
@@ -222,6 +223,8 @@ def _fraction(argument: Expression) -> float:
 def _check_argument(name: str, argument: Expression, distinct: bool) -> None:
     """Refuse what an aggregate, by the name the user gave it, cannot take."""
     type, function = argument.type, _SAME.get(name, name)
+    if type == INTERVAL:
+        raise Misuse(f"{name} of an interval: {argument.sql}", "Write unix_micros(a) - unix_micros(b)")
     if function == "count" and not distinct:
         return
     if type == NULL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from riprap.expressions import arithmetic, lists, logic, matching, mathematics, strings, times
 from riprap.expressions.errors import Misuse, near
@@ -38,6 +39,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "coalesce": Builtin(logic.coalesce, 1, _ANY),
     "concat": Builtin(strings.concat, 1, _ANY),
     "contains": Builtin(strings.contains, 2, 2),
+    "date_trunc": Builtin(times.date_trunc, 2, 2),
     "day": Builtin(times.day, 1, 1),
     "element_at": Builtin(lists.element_at, 2, 2),
     "endswith": Builtin(strings.ends_with, 2, 2),
@@ -71,7 +73,14 @@ BUILTINS: Mapping[str, Builtin] = {
     "startswith": Builtin(strings.starts_with, 2, 2),
     "substring": Builtin(strings.substring, 2, 3),
     "substr": Builtin(strings.substring, 2, 3),
+    "timestamp_micros": Builtin(partial(times.after_1970, name="timestamp_micros", micros=1), 1, 1),
+    "timestamp_millis": Builtin(partial(times.after_1970, name="timestamp_millis", micros=1000), 1, 1),
+    "timestamp_seconds": Builtin(partial(times.after_1970, name="timestamp_seconds", micros=1_000_000), 1, 1),
+    "to_timestamp": Builtin(times.to_timestamp, 1, 2),
     "trim": Builtin(strings.trim, 1, 1),
+    "unix_micros": Builtin(partial(times.since_1970, name="unix_micros", micros=1), 1, 1),
+    "unix_millis": Builtin(partial(times.since_1970, name="unix_millis", micros=1000), 1, 1),
+    "unix_seconds": Builtin(partial(times.since_1970, name="unix_seconds", micros=1_000_000), 1, 1),
     "upper": Builtin(strings.upper, 1, 1),
     "year": Builtin(times.year, 1, 1),
 }

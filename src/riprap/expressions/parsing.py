@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from riprap.expressions import literals
+from riprap.expressions import intervals, literals
 from riprap.expressions.arithmetic import arithmetic, negate
 from riprap.expressions.casts import cast
 from riprap.expressions.comparison import compare, is_in, is_not_null, is_null
@@ -23,7 +23,7 @@ from riprap.expressions.matching import rlike
 from riprap.expressions.scope import Entry, Scope
 from riprap.expressions.strings import joined, like
 from riprap.expressions.tree import Column, Expression, quoted
-from riprap.expressions.types import BOOLEAN, NULL, from_sql, type_name
+from riprap.expressions.types import BOOLEAN, INTERVAL, NULL, from_sql, type_name
 from riprap.expressions.users import UserFunction
 
 Functions = Mapping[str, UserFunction]
@@ -150,6 +150,12 @@ class Binder:
             raise self.error(item, f"{expression.sql} has no name", f"Write: {expression.sql} as name")
         if expression.type == NULL:
             raise self.error(item, f"{name} is null without a type", "Write cast(null as int)")
+        if expression.type == INTERVAL:
+            raise self.error(
+                item,
+                f"{name} is an interval, which no column can be",
+                "Write unix_micros(a) - unix_micros(b)",
+            )
         return Named(name=name, expression=expression)
 
     def star(self, item: exp.Expression) -> tuple[Entry, ...]:
@@ -241,6 +247,14 @@ class Binder:
             raise Misuse(f"an array has one number in [ ]: {node.sql('spark')}")
         return element(self.bind(node.this), self.bind(node.expressions[0]))
 
+    def interval(self, node: exp.Interval) -> Expression:
+        unit = node.args.get("unit")
+        if not isinstance(node.this, exp.Literal) or not isinstance(unit, exp.Var | None):
+            raise Misuse(
+                f"not an interval: {node.sql('spark')}", "Write interval 5 minutes, or n * interval 1 minute"
+            )
+        return intervals.literal(f"{node.this.name} {unit.name if unit else ''}".strip())
+
     def if_(self, node: exp.If) -> Expression:
         parts = [node.this, node.args["true"], node.args.get("false")]
         if parts[2] is None:
@@ -298,6 +312,7 @@ _BUILDERS: dict[type[exp.Expression], Callable[[Binder, Any], Expression]] = {
     exp.Like: Binder.like,
     exp.If: Binder.if_,
     exp.Bracket: Binder.item,
+    exp.Interval: Binder.interval,
     exp.RegexpLike: lambda binder, node: rlike(binder.bind(node.this), binder.bind(node.expression)),
     exp.RawString: lambda binder, node: literals.string(node.name),
 }

@@ -17,6 +17,7 @@ TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE = pa.float32(), pa.float64()
 STRING, BINARY, DATE, NULL = pa.string(), pa.binary(), pa.date32(), pa.null()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+INTERVAL = pa.duration("us")  # inside of expressions only
 MAX_PRECISION = 38
 
 INTEGRALS = (TINYINT, SMALLINT, INT, BIGINT)
@@ -36,6 +37,7 @@ _NAMES = {
     TIMESTAMP: "timestamp",
     TIMESTAMP_NTZ: "timestamp_ntz",
     NULL: "void",
+    INTERVAL: "interval day to second",
 }
 SUPPORTED = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, "
@@ -86,7 +88,9 @@ def check_type(type: pa.DataType, where: str = "") -> pa.DataType:
         return STRING
     if type in (pa.large_binary(), pa.binary_view()):
         return BINARY
-    if type in _NAMES and type != NULL:
+    if pa.types.is_timestamp(type) and type.tz and type.unit == "us":  # an instant is the same in every zone
+        return TIMESTAMP
+    if type in _NAMES and type not in (NULL, INTERVAL):
         return type
     if pa.types.is_decimal128(type) and 0 <= type.scale <= type.precision:
         return type
