@@ -26,6 +26,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
 from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
+from riprap.state.seals import KEY, make_key
 
 Tables = Mapping[str, pa.Table]
 PATHS = st.sampled_from(["direct", "exchange"])
@@ -43,9 +44,12 @@ class Element:
             ledger=Ledger(str(folder / "ledger")),
             pages=self.pages,
             results=PageStore(str(folder / "results")),
+            key=str(folder / KEY),
         )
+        folder.mkdir(parents=True, exist_ok=True)
+        make_key(folder)
         for store in (self._site.pages, self._site.results):
-            Path(store.folder).mkdir(parents=True, exist_ok=True)
+            store.make()
         self._site.ledger.begin(self.plan.buckets)
         self.record = self._site.ledger.get(self._site.ledger.batches()[-1])
         self._read = dict.fromkeys((e.name for e in self.plan.entries), 0)

@@ -45,7 +45,7 @@ class Bench:
         self.folder = folder / "out"
         self.clock = Clock()
         self.results = PageStore(str(folder / "results"))
-        Path(self.results.folder).mkdir(exist_ok=True)
+        self.results.make()
         self._schema = schema
         self._pages = 0
         self._made: Publisher | None = None

@@ -24,7 +24,8 @@ import riprap as rr
 from riprap.bench.checkpoint_feeds import Feed
 from riprap.errors import RunError
 from riprap.graph.policies import Checkpoint
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

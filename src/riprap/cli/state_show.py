@@ -68,6 +68,7 @@ def _loader(run: Inspection, about: About, manifest: Any) -> Show:
     """Return what shows an object: to load a pickle is to run it, so seals are insisted on where there are any."""
     from riprap.operators.objects import loads
     from riprap.runtime.task import load_plan
+    from riprap.state.seals import KEY, read_key
 
     if not about.objects:
         raise UsageError(f"--load: the state of '{about.name}' is no objects of yours; it is shown as it is")
@@ -85,8 +86,10 @@ def _loader(run: Inspection, about: About, manifest: Any) -> Show:
             "imported, with its folder in PYTHONPATH"
         ) from error
 
+    key = read_key(run.folder.path / KEY)
+
     def show(saved: bytes) -> str:
-        return repr(loads(operator, saved))  # type: ignore[arg-type]
+        return repr(loads(operator, saved, key))  # type: ignore[arg-type]
 
     return show
 

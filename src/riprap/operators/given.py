@@ -31,7 +31,8 @@ class Given:
     ``inputs`` has one chunk a port, all with paths of the same length. ``keys`` has every key of the batch; where ticks
     or punctuations come in, also every key that has state. ``pages`` is its state by slot, newest page first;
     ``needed`` says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts
-    for the batch. ``tags`` has the tag of each rank, and ``origin`` is where in it the source's number stands.
+    for the batch. ``tags`` has the tag of each rank, and ``origin`` is where in it the source's number stands. ``key``
+    seals objects of the user's in pages; it is empty for state that nobody else can get at.
     """
 
     inputs: tuple[Chunk, ...]
@@ -43,6 +44,7 @@ class Given:
     table: pa.Table | None = None
     tags: tuple[Ints, ...] = ()
     origin: int = 1
+    key: bytes = b""
 
     @property
     def depth(self) -> int:

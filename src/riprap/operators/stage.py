@@ -77,6 +77,7 @@ def run_stage(
     origin: int = 1,
     tables: Mapping[str, pa.Table] | None = None,
     lead: bool = True,
+    key: bytes = b"",
     watch: Collection[str] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome:
@@ -84,10 +85,21 @@ def run_stage(
 
     ``needed`` says which columns of each stream anyone reads. ``sources`` are the application's, one of which number
     ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which
-    alone passes on what all of them got. ``watch`` names streams of which the outcome is to have all tuples.
+    alone passes on what all of them got. ``key`` seals objects of users' classes in pages that others might get at.
+    ``watch`` names streams of which the outcome is to have all tuples.
     """
     stage = _Stage(
-        graph, needed, arrival, state, sources, origin, tables or {}, Outcome(), dict(arrival.chunks), clock
+        graph,
+        needed,
+        arrival,
+        state,
+        sources,
+        origin,
+        tables or {},
+        key,
+        Outcome(),
+        dict(arrival.chunks),
+        clock,
     )
     for operator in graph:
         if isinstance(operator, Source | Inlet):
@@ -115,6 +127,7 @@ class _Stage:
     sources: Sequence[str]
     origin: int
     tables: Mapping[str, pa.Table]
+    key: bytes
     outcome: Outcome
     chunks: dict[str, Chunk]
     clock: Callable[[], float]
@@ -164,6 +177,7 @@ class _Stage:
             table=self.tables.get(operator.name),
             tags=self.arrival.tags,
             origin=self.origin if self.arrival.from_sources else self.origin + 2,
+            key=self.key,
         )
 
     def _older(self, operator: Operator, slot: str) -> Pages:

@@ -15,6 +15,8 @@
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
     spark.log        what their JVMs and Python print to stderr;  graph.pickle: the application, for them
+    key              seals objects of users' classes (riprap.state.seals);  lease: its driver's (riprap.state.leases)
+    results/         results on their way to sinks, where the user names a folder for pages
     ended            exists once the run has ended
 """
 

@@ -25,7 +25,8 @@ from riprap.runtime.kafka import BrokerWatch, explained
 from riprap.runtime.meter import Progress, sum_up
 from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Housing
-from riprap.state.pages import Lease, page_root, sweep
+from riprap.state.leases import Lease, sweep
+from riprap.state.pages import page_root
 
 _POLL_SECONDS = 0.05
 

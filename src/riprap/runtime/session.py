@@ -22,8 +22,6 @@ _SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # Over TCP a task's short answer waits 40 ms for the other side's acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
     # Workers keep the memory of a batch for the next one: to give it back and fault it in again costs more.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "4294967296",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "4294967296",
@@ -51,10 +49,21 @@ def make_session(master: str | None, config: dict[str, str] | None = None) -> Sp
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder: Any = SparkSession.builder.master(where).appName("riprap")
-    for name, value in {**_SETTINGS, **(config or {})}.items():
+    for name, value in {**_SETTINGS, **socket_setting(), **(config or {})}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def socket_setting() -> dict[str, str]:
+    """Let the JVM and its Python workers talk over Unix sockets, if nobody else can.
+
+    Over TCP a task's short answer waits 40 ms for the other side's acknowledgement. But who may write to the file of a
+    Unix socket may connect, and is asked for no secret: it takes an umask that leaves that to its user.
+    """
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return {"spark.python.unix.domain.socket.enabled": "true" if mask & 0o022 == 0o022 else "false"}
 
 
 def check_session(session: Any) -> SparkSession:

@@ -13,7 +13,7 @@ from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore
 from riprap.state.saving import checking, load_json, save_json
 
-FORMAT = "riprap-setting/2"
+FORMAT = "riprap-setting/3"
 _ENTRIES = {
     "plan": str,
     "sources": str,
@@ -62,6 +62,7 @@ def load_setting(path: str) -> Setting:
                 ledger=Ledger(**site["ledger"]),
                 pages=PageStore(**site["pages"]),
                 results=PageStore(**site["results"]),
+                key=site["key"],
             ),
             **data,
         )

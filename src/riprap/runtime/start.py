@@ -24,7 +24,8 @@ from riprap.runtime.kafka import check_connector, session_config
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
 from riprap.runtime.site import Housing, take_hold
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 
 def run(

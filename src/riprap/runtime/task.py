@@ -20,16 +20,17 @@ from riprap.compiler import Plan
 from riprap.compiler.plan import clock_slot, is_clock
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
-from riprap.graph.operators import Outlet
+from riprap.graph.operators import Custom, Outlet
 from riprap.operators.arrival import Arrival, Rows, arrive
 from riprap.operators.chunk import Chunk, Ints, Path
 from riprap.operators.stage import Activity, Outcome, run_stage
+from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
 from riprap.state.hashing import buckets_of, first_hash
 from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name
-from riprap.state.saving import put_in_place
+from riprap.state.saving import save_private
 from riprap.state.windows import Contents, gather, keys_in, make_page, merge, restrict, tuples_in
 
 
@@ -65,15 +66,13 @@ class Answer:
 
 def save_plan(path: FilePath, plan: Plan) -> None:
     """Write the plan where tasks find it."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
-    put_in_place(temporary, path)
+    save_private(path, cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=64)
 def load_plan(path: str) -> Plan:
-    """Read a plan; a worker does so once."""
-    plan: Plan = cloudpickle.loads(FilePath(path).read_bytes())
+    """Read a plan; a worker does so once. To load it is to run code: it must be ours."""
+    plan: Plan = cloudpickle.loads(read_file(path))
     return plan
 
 
@@ -131,6 +130,7 @@ def run_task(
         origin=plan.origin,
         tables=tables,
         lead=lead,
+        key=site.read_key() if any(plan.graph.of_kind(Custom)) else b"",
     )
     for slot, page in clocks.items():
         outcome.keep(slot, page, state[slot])

@@ -33,6 +33,15 @@ def save_json(path: Path, data: Mapping[str, Any], *, indent: int | None = None,
         temporary.rename(path)
 
 
+def save_private(path: Path, data: bytes) -> None:
+    """Write a file that nobody else can read, or replace it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+    put_in_place(temporary, path)
+
+
 def put_in_place(temporary: Path, path: Path) -> None:
     """Give a file that is written its name, once its contents are on the disk, and see that the name is too."""
     sync_file(temporary)

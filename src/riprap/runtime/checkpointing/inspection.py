@@ -19,7 +19,7 @@ from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
-from riprap.state.pages import LEASE, page_root
+from riprap.state.pages import LEASE
 
 
 def describe_operators(graph: Graph) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Inspection:
         """Hold a run that is not going, so that nobody takes it up meanwhile; refuse one that is alive."""
         locks = sorted((self.folder.path / "processes").glob("*.lock"))
         with contextlib.ExitStack() as held:
-            for path in (page_root() / self.folder.identity / LEASE, *locks):
+            for path in (self.folder.path / LEASE, *locks):
                 try:
                     fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except FileNotFoundError:

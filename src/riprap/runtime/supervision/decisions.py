@@ -27,7 +27,16 @@ from dataclasses import dataclass
 
 # Described wrongly, not possible, or in need of a person: the next try would come to the same end.
 HOPELESS = frozenset(
-    {"GraphError", "NotYetError", "JavaNotFoundError", "FormatError", "DamagedFileError", "PageSpaceError"}
+    {
+        "GraphError",
+        "NotYetError",
+        "JavaNotFoundError",
+        "FormatError",
+        "DamagedFileError",
+        "PageSpaceError",
+        "SealError",
+        "OwnershipError",
+    }
 )
 # The exit code of a driver process whose JVM is gone: it ends itself, for nothing can be tried again in it.
 SPARK_GONE = 70

@@ -21,6 +21,7 @@ from riprap.compiler import compile_graph
 from riprap.errors import RiprapError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
+from riprap.ownership import read_file
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.jvm_output import output_to, tail
@@ -79,7 +80,7 @@ class Driver:
 
     def _graph(self) -> Graph | None:
         try:
-            graph: Graph = cloudpickle.loads((self._folder.path / "graph.pickle").read_bytes())
+            graph: Graph = cloudpickle.loads(read_file(self._folder.path / "graph.pickle"))
         except Exception as error:
             why = f"the application cannot be loaded in a driver process: {type(error).__name__}: {error}"
             self._link.send("not started", error="GraphError", message=why)

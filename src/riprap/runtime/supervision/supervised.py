@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import types
 from collections.abc import Callable, Collection, Mapping
@@ -29,8 +28,10 @@ from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
+from riprap.state.leases import Lease, sweep
 from riprap.state.ledger import Ledger
-from riprap.state.pages import Lease, page_root, sweep
+from riprap.state.pages import page_root
+from riprap.state.saving import save_private
 
 _POLL_SECONDS = 0.05
 _PATIENCE = Patience()
@@ -93,7 +94,8 @@ def supervise(
         sweep(page_root(), clock=clock)
         changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
-        _write_private(run_folder.path / "graph.pickle", pickled)
+        # What users close over, passwords included, is in it.
+        save_private(run_folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(
             graph,
             conditions,
@@ -264,11 +266,3 @@ def _can_travel(operator: Any) -> bool:
     except Exception:
         return False
     return True
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    # What users close over, passwords included, is in it.
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
