@@ -197,8 +197,8 @@ def test_rules_are_chosen_by_the_shape_of_the_window() -> None:
         )
     graph = app.graph()
 
-    assert graph["slides"].summary() == "count(*), sliding(2 tuples), every 1 tuples"
-    assert graph["tumbles"].summary() == "count(*), tumbling(2 tuples), on close"
+    assert graph["slides"].summary() == "count(*) as n, sliding(2 tuples), every 1 tuples"
+    assert graph["tumbles"].summary() == "count(*) as n, tumbling(2 tuples), on close"
 
 
 def test_a_clock_tells_the_time_in_a_timestamp() -> None:

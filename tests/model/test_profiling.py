@@ -100,10 +100,10 @@ def test_a_window_that_is_emptied_is_full_before_it_closes() -> None:
     rows = app.source("Rows", rr.rows([], SCHEMA))
     sums = app.aggregate("Sums", rows, window=rr.tumbling(tuples=1000), select="sum(v) as total")
     app.sink("Out", sums, rr.memory())
-    lines = lines_of(*(
-        {"Rows": (400, 400, 0.0), "Sums": (400, 0, 0.1, {"state_tuples": kept, "state_bytes": kept}), "Out": (0, 0, 0.0)}
-        for kept in (400, 800, 200, 600, 0)
-    ))  # fmt: skip
+    held = [{"state_tuples": kept, "state_bytes": kept} for kept in (400, 800, 200, 600, 0)]
+    lines = lines_of(
+        *({"Rows": (400, 400, 0.0), "Sums": (400, 0, 0.1, each), "Out": (0, 0, 0.0)} for each in held)
+    )
 
     assert measure_profile(app.graph(), lines).operators["Sums"].ports[0].state == 600
 

@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         with screen.waiting("Starting Spark"):
             spark = spark_plan(layout, master=arguments.master)
     if arguments.svg is not None:
-        arguments.svg.write_text(draw_svg(graph, title=graph.name))
+        arguments.svg.write_text(draw_svg(graph, title=graph.name, elements=elements_of(layout)))
     if screen.json:
         screen.print_json(as_json(layout, spark))
         return 0
@@ -120,6 +120,11 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
     if spark is not None:
         screen.heading("Spark's plan")
         screen.say(spark)
+
+
+def elements_of(layout: Layout) -> dict[str, list[str]]:
+    """Return the operators of each processing element."""
+    return {element["name"]: element["operators"] for element in _elements(layout)}
 
 
 def _elements(layout: Layout) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +33,8 @@ from riprap.expressions.users import UserAggregate, check_arguments
 Aggregates = Mapping[str, UserAggregate]
 # Other names that Spark has for an aggregate; median(x) is percentile(x, 0.5).
 _SAME = {"mean": "avg", "median": "percentile", "stddev": "stddev_samp", "variance": "var_samp"}
+# What stands for a call in an output; texts are looked at too, so that nothing inside them is taken for one.
+_SLOT_OR_TEXT = re.compile(r"`[^`]*`|'(?:[^'\\]|\\.)*'")
 _OF_ANYTHING = ("first", "last")
 _OF_NO_ARRAY = ("collect_list", "count", "max", "min")
 
@@ -72,6 +75,19 @@ class Aggregation:
     calls: tuple[AggregateCall, ...]
     outputs: tuple[Named, ...]
 
+    @property
+    def sql(self) -> str:
+        """The outputs as a user would write them, with their names."""
+        calls = {quoted(call.slot): call.sql for call in self.calls}
+        texts = [
+            _SLOT_OR_TEXT.sub(lambda found: calls.get(found[0], found[0]), each.expression.sql)
+            for each in self.outputs
+        ]
+        return ", ".join(
+            text if text == each.name else f"{text} as {each.name}"
+            for text, each in zip(texts, self.outputs, strict=True)
+        )
+
 
 def parse_aggregates(
     text: str,
@@ -88,6 +104,8 @@ def parse_aggregates(
     [('$0', 'sum', 'price * size'), ('$1', 'sum', 'size')]
     >>> made.outputs[0].expression.sql
     '`$0` / `$1`'
+    >>> made.sql
+    'sum(price * size) / sum(size) as vwap'
     """
     calls = _Calls(scope=scope, functions=functions or {}, aggregates=aggregates or {})
     try:
