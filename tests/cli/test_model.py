@@ -130,7 +130,7 @@ def campaign(folder: Path, measured: dict[str, tuple[int, float]]) -> Path:
     """Make the folder of a campaign that measured this."""
     folder.mkdir()
     about = {
-        "format": "riprap-campaign/1",
+        "format": "riprap-campaign/2",
         "application": "bargain",
         "campaign": {"rates": {"average": 2200.0}, "seconds": [1.0, 16.0], "tuples": []},
     }
@@ -140,7 +140,7 @@ def campaign(folder: Path, measured: dict[str, tuple[int, float]]) -> Path:
     ]
     (folder / "campaign.json").write_text(json.dumps(about))
     (folder / "result.json").write_text(
-        json.dumps({"format": "riprap-campaign/1", "operators": operators, "rows": 792_000})
+        json.dumps({"format": "riprap-campaign/2", "operators": operators, "rows": 792_000})
     )
     return folder
 

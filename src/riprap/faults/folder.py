@@ -29,13 +29,16 @@ from riprap.faults.scoring import GoldenScored, Scored
 from riprap.graph.graph import Graph
 from riprap.state.saving import load_json, save_json
 
-FORMAT = "riprap-campaign/1"
+# 1 counted positions of lags and delays from 0, a last section that is cut short as a whole one, and had R and I of
+# the longest outage alone.
+FORMAT = "riprap-campaign/2"
 T = TypeVar("T")
 
 
 def fingerprint(graph: Graph, campaign: Campaign, about: Mapping[str, Any]) -> str:
     """Return what tells one question from another: the graph, the campaign, the feed and what else it depends on."""
     told = {
+        "format": FORMAT,
         "operators": [
             [o.name, o.kind, o.summary(), [list(port) for port in o.ports], repr(o.protect)] for o in graph
         ],
@@ -125,7 +128,7 @@ class CampaignFolder:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read one of a campaign's files."""
-    told = load_json(file, FORMAT, {}, remedy="Put it back from a copy, or name another folder")
+    told = load_json(file, FORMAT, {}, remedy="Put it back from a copy, or give the command of 'riprap inject' again with another folder")
     if told is None:
         raise RunError(f"{file} is not there")
     return told

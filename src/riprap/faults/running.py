@@ -21,6 +21,7 @@ from riprap.faults.curves import over_time
 from riprap.faults.evaluation import Criticality, evaluate
 from riprap.faults.folder import CampaignFolder, fingerprint
 from riprap.faults.jobs import Shared, list_jobs, on_spark
+from riprap.faults.outputs import Form
 from riprap.faults.scoring import GoldenScored, Scored, affected_sets, check_score, place_id, score_trial
 from riprap.faults.setup import Setup
 from riprap.faults.streaming import streaming_seconds
@@ -143,7 +144,7 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
     return {
         "application": setup.user.name,
         "operators": [c.to_json() for c in criticalities],
-        "warnings": list(warnings_of(campaign, criticalities, trials, golden)),
+        "warnings": [*warnings_of(campaign, criticalities, trials, golden), *_left_out(setup.form)],
         "rows": sum(part.rows for part in setup.feed.rows.values()),
         "sections": max(len(run.local) for run in golden),
         "outages": [str(outage) for outage in campaign.outages],
@@ -154,6 +155,16 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
         "streaming": {"seconds": streaming, "all": streaming * runs} if streaming is not None else None,
         "curves": over_time(campaign, criticalities, trials, golden),
     }
+
+
+def _left_out(form: Form | None) -> Iterator[str]:
+    """Say so where the stream ends inside a section."""
+    if form is not None and form.rest:
+        what = "positions of the source" if form.by is None else f"numbers of {form.by}"
+        yield (
+            f"the last {form.rest:,} {what} are no whole section of {form.length:,}: what R and I are made of ends "
+            "before them"
+        )
 
 
 @contextlib.contextmanager
