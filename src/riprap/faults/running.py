@@ -144,7 +144,7 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
     return {
         "application": setup.user.name,
         "operators": [c.to_json() for c in criticalities],
-        "warnings": [*warnings_of(campaign, criticalities, trials, golden), *_left_out(setup.form)],
+        "warnings": [*warnings_of(campaign, criticalities, trials, golden), *left_out(setup.form)],
         "rows": sum(part.rows for part in setup.feed.rows.values()),
         "sections": max(len(run.local) for run in golden),
         "outages": [str(outage) for outage in campaign.outages],
@@ -157,7 +157,7 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
     }
 
 
-def _left_out(form: Form | None) -> Iterator[str]:
+def left_out(form: Form | None) -> Iterator[str]:
     """Say so where the stream ends inside a section."""
     if form is not None and form.rest:
         what = "positions of the source" if form.by is None else f"numbers of {form.by}"
