@@ -143,7 +143,10 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
     runs = len(trials) + len(golden)
     return {
         "application": setup.user.name,
-        "operators": [c.to_json() for c in criticalities],
+        "operators": [
+            {**c.to_json(), "stateful": any(setup.user[name].stateful for name in c.targets)}
+            for c in criticalities
+        ],
         "warnings": [*warnings_of(campaign, criticalities, trials, golden), *left_out(setup.form)],
         "rows": sum(part.rows for part in setup.feed.rows.values()),
         "sections": max(len(run.local) for run in golden),
