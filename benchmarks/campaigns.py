@@ -47,7 +47,9 @@ def row(name: str, told: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("campaigns", nargs="+", metavar="NAME=FOLDER")
     told = json.loads(RESULT.read_text())
     for each in parser.parse_args().campaigns:

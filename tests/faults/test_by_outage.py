@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import numpy as np
 import pytest
-from tests.faults.test_chain import OFFSETS, SECTION, TUPLES, campaign, found, plain, scores
+from rich.console import Console
+from tests.faults.test_chain import OFFSETS, SECTION, TUPLES, application, campaign, found, plain, scores
 
 import riprap as rr
+from riprap.cli.inject import by_offset
+from riprap.faults import Crash, Loss, Replicas
+from riprap.faults.evaluation import evaluate
 from riprap.faults.metrics import bounded_interval
 from riprap.faults.report import advice
+from riprap.faults.scoring import affected_sets, score_golden, score_trial
+from riprap.faults.setup import Setup
 
 
 def test_recovery_and_impact_of_every_outage_at_every_offset() -> None:
@@ -27,6 +34,31 @@ def test_recovery_and_impact_of_every_outage_at_every_offset() -> None:
             assert each.R[at] == last
             assert each.I[at] == pytest.approx(sum(errors[u - 1] ** 2 for u in above if u <= last))
     assert got.by_outage[-1].worst == (got.R, got.I)
+
+
+def test_an_outage_as_long_as_a_failover_is_shown_beside_the_longest() -> None:
+    models = {"loss": Loss(), "failover": Crash(protection=Replicas(failover=4.0, group=("Sums",)))}
+    asked = campaign(
+        targets=(("Sums",),), stretch="source", tuples=(), seconds=TUPLES, rates={"": 1.0}, models=models
+    )
+    setup = Setup.of(application().graph(), asked, block_rows=8)
+    seeded = setup.seeded(0)
+    affected = affected_sets(seeded, setup.campaign)
+    trials = [score_trial(seeded, task, affected) for task in setup.campaign.tasks()]
+    replicated, bare = sorted(
+        evaluate(setup.campaign, trials, [score_golden(seeded, affected)]), key=lambda each: each.model
+    )
+
+    shown = Console(file=io.StringIO(), width=120)
+    shown.print(by_offset([bare], setup.campaign))
+    text = shown.file.getvalue()  # type: ignore[attr-defined]
+
+    for at in bare.by_outage:
+        cells = [f"{r} ({i:.2f})" for r, i in zip(at.R, at.I, strict=True)]
+        assert all(cell in text for cell in cells) == (at.outage in ("4s", "9s"))
+    # What comes out of the group is lost for 4 s, whatever the outage: as long a loss of its input does more.
+    assert replicated.by_outage[-1].R == replicated.by_outage[1].R
+    assert replicated.by_outage[-1].I == replicated.by_outage[1].I
 
 
 @pytest.mark.parametrize("values", [[0.8, 1.0, 1.0, 1.0], [-1.0, -1.0, -0.7], [1.0, 1.0], [0.3]])

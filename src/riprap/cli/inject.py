@@ -263,7 +263,7 @@ def print_findings(findings: Findings, campaign: Campaign, screen: Screen) -> No
             screen.say(f"{each.name}: {each.words}")
         screen.say()
         screen.say("R (and I) at each offset:")
-        screen.out.print(_by_offset(mine, campaign))
+        screen.out.print(by_offset(mine, campaign))
     for warning in findings.warnings:
         screen.say()
         screen.say(f"Note: {warning}", style="yellow")
@@ -298,7 +298,7 @@ def _table(found: list[Criticality]) -> Any:
     return table
 
 
-def _by_offset(found: list[Criticality], campaign: Campaign) -> Any:
+def by_offset(found: list[Criticality], campaign: Campaign) -> Any:
     """Show R and I at each offset: of the longest outage, and of those that are as long as a replica takes over."""
     crashes = (model.protection for model in campaign.models.values() if isinstance(model, Crash))
     failovers = {p.failover for p in crashes if isinstance(p, Replicas)}
