@@ -128,7 +128,12 @@ class CampaignFolder:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read one of a campaign's files."""
-    told = load_json(file, FORMAT, {}, remedy="Put it back from a copy, or give the command of 'riprap inject' again with another folder")
+    told = load_json(
+        file,
+        FORMAT,
+        {},
+        remedy="Put it back from a copy, or give the command of 'riprap inject' again with another folder",
+    )
     if told is None:
         raise RunError(f"{file} is not there")
     return told
