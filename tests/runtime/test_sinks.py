@@ -319,7 +319,8 @@ def test_options_of_writers(tmp_path: Path, make: Any, options: dict[str, Any], 
     publisher.publish(0, [bench.output(WIDE_ROWS)])
 
     assert publisher.table().to_pylist() == WIDE_ROWS
-    assert [path.name for path in Path(bench.folder).iterdir()] == [name]
+    assert bench.listing() == [name]
+    publisher.close()
     assert bench.files(make(bench.folder, roll=0, **options), resume=True).published == 0
 
 
@@ -327,8 +328,8 @@ def test_csv_is_written_as_it_was_asked_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path, parse_schema("a int, b string"))
     publisher = bench.files(rr.csv(bench.folder, roll=0, sep=";", nullValue="NULL"))
     publisher.publish(0, [bench.output([{"a": 1, "b": 'x"y'}, {"a": None, "b": None}, {"a": 2, "b": ""}])])
-    (path,) = Path(bench.folder).iterdir()
-    assert path.read_text() == '"a";"b"\n1;"x""y"\nNULL;NULL\n2;""\n'
+    (name,) = bench.listing()
+    assert (bench.folder / name).read_text() == '"a";"b"\n1;"x""y"\nNULL;NULL\n2;""\n'
     for make, options, problem in (
         (rr.csv, {"delimiter": ";"}, "it is called sep="),
         (rr.json, {"sep": ";"}, r"json\(...\) has no option 'sep': There are compression"),
