@@ -100,6 +100,38 @@ def check_type(type: pa.DataType, where: str = "") -> pa.DataType:
     raise ExpressionError("", f"type {type}{suffix} is not supported", f"Supported types: {SUPPORTED}")
 
 
+def holding(type: pa.DataType, where: str = "") -> pa.DataType:
+    """Return the dialect's type that holds what columns of files and tables have, as far as it fits.
+
+    >>> holding(pa.timestamp("ns")), holding(pa.uint32())
+    (TimestampType(timestamp[us]), DataType(int64))
+    """
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    if pa.types.is_timestamp(type):
+        return TIMESTAMP_NTZ if type.tz is None else TIMESTAMP
+    if pa.types.is_unsigned_integer(type):
+        return {8: SMALLINT, 16: INT}.get(type.bit_width, BIGINT)
+    if pa.types.is_decimal32(type) or pa.types.is_decimal64(type):
+        return pa.decimal128(type.precision, type.scale)
+    if pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type) or is_list(type):
+        return check_type(pa.list_(holding(type.value_type, where)), where)
+    return {pa.date64(): DATE, pa.float16(): FLOAT}.get(type) or check_type(type, where)
+
+
+def hold(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Cast a column to the type that holds it, or raise ArrowInvalid if something would be cut off.
+
+    >>> hold(pa.chunked_array([["a"]]).dictionary_encode(), pa.string()).to_pylist()
+    ['a']
+    """
+    if pa.types.is_dictionary(column.type):
+        # Not by a cast of the column: Arrow has none for each type of values.
+        parts = [part.dictionary.cast(wanted).take(part.indices) for part in column.chunks]
+        return pa.chunked_array(parts, wanted)
+    return column if column.type == wanted else column.cast(wanted)
+
+
 def normalise(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Bring a column into the one Arrow layout its type has in the dialect.
 

@@ -147,7 +147,7 @@ class ListedFeed:
         start = self.log.rows
         match self._connector:
             case Files():
-                rows = _parquet_rows(file)
+                rows = self._parquet_rows(file)
                 if rows:
                     yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
             case Generated(limit=limit):
@@ -159,6 +159,25 @@ class ListedFeed:
                     rows = sum(b.num_rows for b in record_batches(pa.ipc.open_file(mapped)))
                 if rows:
                     yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
+
+    def _parquet_rows(self, file: str) -> int:
+        """Return how many rows a file has, which must have the columns of the source."""
+        try:
+            footer = pq.read_metadata(file)
+            names = footer.schema.to_arrow_schema().names
+        except (pa.ArrowInvalid, OSError) as error:
+            raise RunError(
+                f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
+                "with '_' or '.', and rename them when they are whole"
+            ) from error
+        lacking = [name for name in self._source.schema.names if name not in names]
+        if lacking:
+            raise RunError(
+                f"source '{self._source.name}' ({self._source.location}): {file} has no column '{lacking[0]}'. It has: "
+                f"{', '.join(names)}. Name in schema= the columns that all files have, or give other files a source of "
+                "their own"
+            )
+        return int(footer.num_rows)
 
     def _parsed(self, connector: Files, file: str, known: Sequence[Segment]) -> Iterator[Segment]:
         pieces = parse_file(
@@ -198,14 +217,3 @@ def spool_rows(source: Source, folder: Path) -> None:
             plain = {f.name: normalise(table.column(f.name)) for f in table.schema}
             written = write_arrow(path.with_suffix(".tmp"), pa.table(plain) if plain else table)
             put_in_place(written, path)
-
-
-def _parquet_rows(file: str) -> int:
-    try:
-        rows: int = pq.read_metadata(file).num_rows
-        return rows
-    except (pa.ArrowInvalid, OSError) as error:
-        raise RunError(
-            f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
-            "with '_' or '.', and rename them when they are whole"
-        ) from error

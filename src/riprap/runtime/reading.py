@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.errors import RunError
-from riprap.expressions import normalise
+from riprap.expressions import hold, normalise, type_name
+from riprap.graph.connectors.columns import remedy
 from riprap.graph.operators import Source
 from riprap.operators import arrival
 from riprap.operators.chunk import Ints
@@ -72,14 +73,14 @@ def _positions(column: pa.Array, source: Source) -> Ints:
 
 def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.ChunkedArray:
     column, wanted = table.column(name), source.schema.field(name).type
-    if wanted in (column.type, getattr(column.type, "value_type", None)):
+    if pa.types.is_dictionary(column.type) and column.type.value_type == wanted == pa.string():
         return column
     try:
-        return column.cast(wanted)
+        return hold(column, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RunError(
             f"source '{source.name}' ({source.location}): {segment.path} has '{name}' as {column.type}, "
-            f"not {wanted}: {error}"
+            f"which does not fit {type_name(wanted)}: {error}. {remedy(column.type)}"
         ) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from riprap.expressions import check_type, type_name
+from riprap.expressions import holding, type_name
 from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Port, has
 from riprap.graph.connectors import (
@@ -122,7 +122,7 @@ def _source(
             f"it reads {_brief(connector)}", "Give it rr.files(...) or another source, or a path of files"
         )
     with here:
-        schema = pa.schema([pa.field(f.name, check_type(f.type, f.name)) for f in connector.schema])
+        schema = pa.schema([pa.field(f.name, holding(f.type, f.name)) for f in connector.schema])
     for column, what in ((position, "position"), (ordering, "ordering")):
         if column is not None and column not in schema.names:
             raise here.error(f"{what}= names column '{column}', which does not exist", has(schema))

@@ -24,6 +24,7 @@ from riprap.graph.connectors.checks import (
     whole_number,
 )
 from riprap.graph.connectors.checks import on_bad_record as check_on_bad_record
+from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.notation import (
     PLAIN,
     CompressionOptions,
@@ -323,9 +324,12 @@ def _schema_of_parquet(patterns: Sequence[str]) -> pa.Schema:
     if not found:
         raise GraphError(f"no Parquet file matches {', '.join(patterns)}: check the path, or give schema=")
     try:
-        return pq.read_schema(found[0]).remove_metadata()
+        schema = pq.read_schema(found[0]).remove_metadata()
     except (pa.ArrowInvalid, OSError) as error:
         raise GraphError(f"cannot read the schema of {found[0]}: {error}") from error
+    # Of no rows, everything fits that can be held at all.
+    held(schema.empty_table(), found[0])
+    return schema
 
 
 def _file_sink(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from riprap.errors import GraphError
 from riprap.graph.connectors.checks import pace, schema_of, tuples_a_second, whole_number
+from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.promise import Promise
 
 
@@ -83,29 +85,66 @@ class Console:
 
 
 def rows(
-    data: pa.Table | Iterable[Mapping[str, object]],
+    data: Any,
     schema: str | pa.Schema | None = None,
     *,
     rate: float | None = None,
 ) -> Rows:
-    """Hold rows in memory as a source: an Arrow table, or dictionaries with a schema.
+    """Hold rows in memory as a source: an Arrow, pandas or Polars table, or dictionaries with a schema.
+
+    A schema picks columns of a table, and casts them. A pandas index is left out.
 
     >>> rows([{"word": "a", "n": 1}], "word string, n bigint").table.num_rows
     1
     """
+    pace = tuples_a_second(rate)
+    table = _as_table(data)
     if schema is None:
-        if not isinstance(data, pa.Table):
+        if table is None:
             raise GraphError("rows(...) of dictionaries needs schema=, such as 'word string, n bigint'")
-        return Rows(table=data, rate=tuples_a_second(rate))
+        return Rows(table=held(table, "rows(...)"), rate=pace)
     wanted = schema_of(schema)
     try:
-        if isinstance(data, pa.Table):
-            table = data.cast(wanted)
-        else:
-            table = pa.Table.from_pylist([dict(row) for row in data], schema=wanted)
+        if table is None:
+            return Rows(table=_from_dictionaries(data, wanted), rate=pace)
+        lacking = [name for name in wanted.names if name not in table.column_names]
+        if lacking:
+            has = ", ".join(table.column_names)
+            raise GraphError(
+                f"rows(...) have no column '{lacking[0]}', which schema= names. They have: {has}"
+            )
+        return Rows(table=held(table.select(wanted.names), "rows(...)").cast(wanted), rate=pace)
     except (ValueError, TypeError, OverflowError) as error:
         raise GraphError(f"rows(...) do not fit the schema {schema}: {error}") from error
-    return Rows(table=table, rate=tuples_a_second(rate))
+
+
+def _as_table(data: Any) -> pa.Table | None:
+    """Return what is a table already; others than pandas hand theirs over by Arrow's own protocol."""
+    if isinstance(data, pa.Table):
+        return data
+    # Whoever has a DataFrame has imported it.
+    pandas = sys.modules.get("pandas")
+    try:
+        if pandas is not None and isinstance(data, pandas.DataFrame):
+            return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata()
+        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+            return pa.table(data).replace_schema_metadata()
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise GraphError(
+            f"rows(...) of a {type(data).__name__} cannot be made an Arrow table: {error}"
+        ) from error
+    return None
+
+
+def _from_dictionaries(data: Iterable[Mapping[str, object]], wanted: pa.Schema) -> pa.Table:
+    found = [dict(row) for row in data]
+    for number, row in enumerate(found):
+        unknown = [key for key in row if key not in wanted.names]
+        if unknown:
+            raise GraphError(
+                f"rows(...): row {number} has '{unknown[0]}', which is not in the schema: {', '.join(wanted.names)}"
+            )
+    return pa.Table.from_pylist(found, schema=wanted)
 
 
 def callback(function: Callable[[int, pa.Table], None]) -> Callback:
