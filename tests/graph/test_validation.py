@@ -161,7 +161,9 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         "It has: a",
     ),
     "column of a type we do not have": (
-        lambda a, t, o: a.source("s", rr.rows(pa.table({"a": pa.array([], pa.map_(pa.string(), pa.int8()))}))),
+        lambda a, t, o: a.source(
+            "s", rr.from_spark(id, schema=pa.schema([("a", pa.map_(pa.string(), pa.int8()))]))
+        ),
         "Source 's' (HERE): type map<string, int8> of a is not supported\nSupported types: boolean, ",
     ),
     "window of an aggregate without tuples": (
