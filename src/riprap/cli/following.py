@@ -193,7 +193,7 @@ def _told(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
-        case {"event": "state lost" | "records lost", "message": message}:
+        case {"event": "state lost" | "records lost" | "seal refused", "message": message}:
             return str(message)
         case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
             less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]

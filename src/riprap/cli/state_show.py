@@ -20,8 +20,8 @@ from riprap.cli.screen import Screen, new_table, shown
 from riprap.cli.state_finding import age, as_json, as_text, check_version, inspect, reading
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.contents import Holding, Show, State, read_state
-from riprap.runtime.checkpointing.durable import KEY_FILE
 from riprap.runtime.checkpointing.inspection import About, Inspection
+from riprap.state.seals import KEY, KEY_FILE, read_key
 
 _ENDINGS = (".parquet", ".csv", ".json")
 
@@ -68,7 +68,6 @@ def _loader(run: Inspection, about: About, manifest: Any) -> Show:
     """Return what shows an object: to load a pickle is to run it, so seals are insisted on where there are any."""
     from riprap.operators.objects import loads
     from riprap.runtime.task import load_plan
-    from riprap.state.seals import KEY, read_key
 
     if not about.objects:
         raise UsageError(f"--load: the state of '{about.name}' is no objects of yours; it is shown as it is")

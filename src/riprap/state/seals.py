@@ -19,6 +19,8 @@ from riprap.ownership import read_file
 from riprap.state.saving import save_private
 
 KEY = "key"
+# A key of the user's own, for checkpoints, is in the file that this variable of the environment names.
+KEY_FILE = "RIPRAP_KEY_FILE"
 SIZE = 32
 
 

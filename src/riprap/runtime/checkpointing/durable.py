@@ -12,9 +12,9 @@ from riprap.runtime.crash import Step as CrashStep
 from riprap.runtime.crash import reach
 from riprap.runtime.folder import read_about
 from riprap.state.checkpoints.versions import Step, Versions
+from riprap.state.seals import KEY_FILE
 from riprap.state.stores import Store, open_store
 
-KEY_FILE = "RIPRAP_KEY_FILE"
 FOLDER = "checkpoints"
 _STEPS: dict[Step, CrashStep] = {
     "values": "checkpoint-values",

@@ -113,6 +113,9 @@ class Recovery:
         def warn(text: str) -> None:
             self.tell("warning", what=f"checkpoint of '{operator}'", message=text)
 
+        def refuse(text: str) -> None:
+            self.tell("seal refused", operator=operator, message=f"checkpoint of '{operator}': {text}")
+
         lost_until = self.clock() if self.plan.restart == "live" else record.time
         restored = (
             None
@@ -127,6 +130,7 @@ class Recovery:
                 whole=found.replays or holds_objects(found),
                 version=wish if isinstance(wish, int) else None,
                 warn=warn,
+                refuse=refuse,
             )
         )
         if restored is None and not gone:

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.errors import CorruptValueError, FormatError
+from riprap.errors import CorruptValueError, FormatError, SealError
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.index import Came, Index, Reckoning
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.hashing import Hashes
+from riprap.state.seals import KEY_FILE
 from riprap.state.windows import Ints, align, remake_page, restrict, window_of
 
 # Values are read and verified by so many threads.
@@ -49,13 +50,17 @@ def restore(
     whole: bool = False,
     version: int | None = None,
     warn: Warn,
+    refuse: Warn | None = None,
 ) -> Restored | None:
     """Bring back the newest version that can be used, or a certain one; None if there is none.
 
     Input from the version's time up to ``lost_until`` was lost (None: none was): from the slots in ``slides``, which
     hold the newest tuples of each key, as many of the oldest go as would have been pushed out. ``whole`` is for state
-    of which a part is worse than nothing: a version with any damage is passed over.
+    of which a part is worse than nothing: a version with any damage is passed over. So is one that is not ``sealed`` as
+    it should be, of which ``refuse`` (or ``warn``) hears; but if it was for that that none is left, or if there is no
+    key to check a seal with, it is an error: a key that is not the right one must not cost the state.
     """
+    refusals: list[SealError] = []
     for damage in versions.store.damage(versions.entry):
         warn(f"versions, or values, may be missing: {damage}")
     for number in versions.numbers() if version is None else [version]:
@@ -67,9 +72,24 @@ def restore(
         if manifest.layout != layout:
             warn(f"version {number} is of another state: {manifest.layout!r}, and here it is {layout!r}")
             continue
-        found = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
+        try:
+            if sealed:
+                versions.check_seal(number)
+            found = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
+        except SealError as error:
+            if not versions.keyed:
+                raise
+            refusals.append(error)
+            (refuse or warn)(f"{error}: it is passed over, and the one before it tried")
+            continue
         if found is not None:
             return found
+    if refusals:
+        raise SealError(
+            f"no version in {versions.entry} that can be used is sealed as it should be: {refusals[0]}. Name the key "
+            f"they were saved with in {KEY_FILE}, none if they were saved without one, or let the state go with "
+            "--ignore-state"
+        )
     return None
 
 
