@@ -143,6 +143,19 @@ def test_text_names_the_streams_of_a_split_and_what_leads_back() -> None:
     assert "◄1 ◄2 ↺4 Split" in listed
 
 
+def test_text_says_in_which_processing_element_an_operator_is() -> None:
+    trades = ["Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP"]
+    elements = {"trades": trades, "quotes": ["QuoteFilter", "BargainIndex", "Sink"]}
+    drawing = draw_text(bargain(), width=100, elements=elements)
+
+    assert read_back(drawing) == edges_of(bargain())
+    lines = drawing.splitlines()
+    for name, (left, top, right, bottom) in boxes_in(drawing).items():
+        inside = " ".join(line[left + 1 : right] for line in lines[top:bottom])
+        assert f"in {'trades' if name in trades else 'quotes'}" in inside
+    assert "in trades" not in draw_text(bargain(), elements={"trades": [*trades, *elements["quotes"]]})
+
+
 def test_text_goes_down_where_it_is_narrow() -> None:
     assert "►" in draw_text(bargain(), width=100)
     assert "▼" in draw_text(bargain(), width=99)

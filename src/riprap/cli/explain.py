@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,12 @@ def as_json(layout: Layout, spark: str | None) -> dict[str, Any]:
     }
 
 
-def print_graph(graph: Graph, screen: Screen) -> None:
-    """Draw the graph, as wide as the terminal allows."""
+def print_graph(graph: Graph, screen: Screen, elements: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Draw the graph, as wide as the terminal allows; with ``elements`` each box says in which it is."""
     from riprap.drawing import draw_text
 
-    drawing = draw_text(graph, width=screen.out.width, colour=screen.out.color_system is not None)
+    coloured = screen.out.color_system is not None
+    drawing = draw_text(graph, width=screen.out.width, colour=coloured, elements=elements)
     screen.out.print(Text.from_ansi(drawing), no_wrap=True, crop=False)
 
 
@@ -108,7 +110,7 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
     graph = layout.graph
     screen.say(f"{graph.name}: {len(graph.operators)} operators", style="bold")
     screen.say()
-    print_graph(graph, screen)
+    print_graph(graph, screen, elements_of(layout))
     screen.heading("Operators")
     screen.out.print(_operators(graph))
     screen.heading("Passes of the compiler")

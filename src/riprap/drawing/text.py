@@ -13,7 +13,7 @@ may lead back, stand under the drawing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from riprap.drawing.canvas import Canvas
@@ -24,6 +24,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator
 
 _LEGEND = "Doubled boxes keep state."
+_IN = "in: the processing element."
 _SINGLE = "╭─╮│╰╯├┬"  # corners and sides, then where a line leaves to the right and downwards
 _DOUBLE = "╔═╗║╚╝╟╤"
 _COLOURS = {
@@ -64,15 +65,25 @@ _STYLES = (
 )
 
 
-def draw_text(graph: Graph, *, width: int = 100, colour: bool = False) -> str:
+def draw_text(
+    graph: Graph,
+    *,
+    width: int = 100,
+    colour: bool = False,
+    elements: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """Draw a graph with box characters, in lines of at most ``width`` characters.
 
-    ``colour`` adds terminal colours by kind of operator; they do not count as width.
+    ``colour`` adds terminal colours by kind of operator; they do not count as width. ``elements`` names the operators
+    of each processing element; if there are several, every box says in which it is.
     """
     layout = lay_out(graph)
+    several = elements.items() if elements and len(elements) > 1 else ()
+    inside = {operator: element for element, operators in several for operator in operators}
     legend = [shorten(line, width) for line in _legend(graph)]
+    legend += [shorten(_IN, width)] if inside else []
     for style in _STYLES:
-        canvas = _draw(graph, layout, style)
+        canvas = _draw(graph, layout, style, inside)
         if canvas.width <= width:
             return "\n".join([*canvas.lines(colour=colour), *legend])
     return "\n".join(shorten(line, width) for line in _list(graph, width))
@@ -100,11 +111,13 @@ class _Box:
         return 2 + len(self.words)
 
     @classmethod
-    def of(cls, operator: Operator, limit: int) -> _Box:
+    def of(cls, operator: Operator, limit: int, element: str | None) -> _Box:
         kind = shorten(operator.kind, limit)
         words = [shorten_name(operator.name, limit)]
         # A line for each input, so that each arrow has a place of its own.
-        words += [shorten(window_label(operator) or "", limit)] if operator.stateful else []
+        window = window_label(operator)
+        words += [shorten(window, limit)] if window is not None else []
+        words += [shorten_name(f"in {element}", limit)] if element is not None else []
         words += [""] * (len(operator.inputs) - len(words))
         return cls(operator, kind, tuple(words), 4 + max(len(kind), *map(len, words)))
 
@@ -121,11 +134,11 @@ class _Box:
         canvas.write(x, y + self.height - 1, left_bottom + flat * (width - 2) + right_bottom, colour)
 
 
-def _draw(graph: Graph, layout: Layout, style: _Style) -> Canvas:
+def _draw(graph: Graph, layout: Layout, style: _Style, inside: Mapping[str, str]) -> Canvas:
     """Draw the layers one after the other, each followed by the channel to the next."""
     canvas = Canvas()
     right = style.rightward
-    boxes = {operator.name: _Box.of(operator, style.name_limit) for operator in graph}
+    boxes = {o.name: _Box.of(o, style.name_limit, inside.get(o.name)) for o in graph}
     places = layout.across(lambda s: _reach(boxes, s, right), 1 + style.gap, balanced=False)
     across = {slot: round(place) for slot, place in places.items()}
     start = 0
