@@ -5,17 +5,45 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.runtime.harness import PROGRAMS
+from pyspark.sql import SparkSession
+from tests.runtime.checkpointing.leaving import events, lose_host
+from tests.runtime.harness import PROGRAMS, only_run
 
+import riprap as rr
 from riprap.channels import ChannelReader
 from riprap.runtime.segments import SegmentLog
 from riprap.state.ledger import Ledger
+
+ROWS, BATCH = 80, 5
+
+
+def numbers(disk: Path, see: Callable[[int, pa.Table], None]) -> rr.Application:
+    """Describe numbers with their running total, into a database and into files."""
+    app = rr.Application("numbers")
+    source = app.source(
+        "numbers_in", rr.rows([{"n": n, "k": 1} for n in range(ROWS)], "n bigint, k bigint"), position="n"
+    )
+    total = app.aggregate(
+        "total",
+        source,
+        by="k",
+        window=rr.sliding(tuples=1000),
+        select="last(n) as n, sum(n) as s",
+        protect=rr.checkpoint(every="200ms"),
+    )
+    app.sink("database", total, rr.to_sqlite(disk / "out.db", "t"))
+    app.sink("files", total, rr.parquet(disk / "files", roll=0))
+    app.sink("seen", total, rr.callback(see))
+    return app
 
 
 def cut_power(tmp_path: Path, program: str) -> Path:
@@ -46,7 +74,8 @@ def cut_power(tmp_path: Path, program: str) -> Path:
         str(PROGRAMS / "cut_power.py"),
         str(tmp_path / "spec.json"),
     ]
-    subprocess.run(command, check=True, timeout=300)
+    search = os.pathsep.join(filter(None, [str(PROGRAMS.parents[2]), os.environ.get("PYTHONPATH")]))
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": search}, check=True, timeout=300)
     shutil.copytree(tmp_path / "survived", disk, dirs_exist_ok=True, symlinks=True)
     return disk
 
@@ -64,3 +93,27 @@ def test_what_is_promised_is_there(tmp_path: Path) -> None:
     log = SegmentLog(disk / "source")
     assert log.end == 2
     assert all(Path(segment.path).stat().st_size for segment in log.segments)
+
+
+@pytest.mark.slow
+def test_a_run_is_taken_up_from_its_checkpoints_and_says_what_is_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    disk = cut_power(tmp_path, "run_until_cut.py")
+    folder = only_run(disk / "runs")
+    lose_host(folder)
+
+    with numbers(disk, lambda batch, table: None).run(spark=spark, folder=folder, batch_rows=BATCH) as run:
+        run.wait()
+        in_files = run.table("files")["n"].to_pylist()
+
+    with sqlite3.connect(disk / "out.db") as database:
+        in_database = [n for (n,) in database.execute("select n from t order by n")]
+    lost = [e["rows"] for e in events(folder, "results lost")]
+    for sink, rows in (("database", in_database), ("files", in_files)):
+        assert len(set(rows)) == len(rows), "nothing is there twice"
+        # Of a database nobody can tell whether it has had the batch at hand.
+        assert ROWS - len(rows) <= sum(each.get(sink, 0) for each in lost)
+    assert len(lost) <= 1, "no more than the batch at hand"
+    (restored,) = events(folder, "restored")
+    assert restored["operator"] == "total"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import riprap as rr
+from riprap.adapters.bad_records import BadRecord, read_quarantine, write_quarantine
 from riprap.channels import Channel
 from riprap.channels.notes import Notes
 from riprap.errors import DamagedFileError, FormatError
@@ -215,6 +216,17 @@ def test_a_damaged_list_of_segments_is_said(text: str, tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match=r"segments\.jsonl .*from a copy"):
         SegmentLog(tmp_path)
+
+
+def test_a_damaged_quarantine_is_said(tmp_path: Path) -> None:
+    write_quarantine(tmp_path, 0, [BadRecord(position={"line": 1}, reason="no number", record=b"x", size=1)])
+    (path,) = tmp_path.iterdir()
+    (read,) = read_quarantine(tmp_path)
+    assert read["reason"] == "no number"
+    for text in ("", "[]\n", path.read_text()[:-9] + "\n"):
+        path.write_text(text)
+        with pytest.raises(FormatError, match=r"jsonl .* Remove it"):
+            list(read_quarantine(tmp_path))
 
 
 def test_damaged_records_are_set_aside_and_those_of_another_version_are_not(tmp_path: Path) -> None:
