@@ -239,3 +239,24 @@ def test_nobody_knows_how_far_the_input_was_read(tmp_path: Path) -> None:
             LedgerError, match=r"nobody knows how far 'numbers' has read.*batch 3.*from a copy"
         ):
             agree_on(plan, ledger, log)
+
+
+def test_offsets_of_kafka_are_written_anew_as_they_were(tmp_path: Path) -> None:
+    app = rr.Application("numbers")
+    first = app.source("first", in_memory(), position="n")
+    second = app.source("second", rr.from_kafka("host:9092", "t", schema="n bigint, k bigint"), position="n")
+    app.sink("out", app.union("both", first, second), rr.memory())
+    plan = compile_graph(app.graph(), buckets=8, tasks=2).plans[0]
+    ledger, log = Ledger(str(tmp_path / "ledger")), SparkLog(tmp_path / "spark", plan)
+    ledger.begin(8)
+    positions = ['{"t":{"0":3}}', '{"t":{"0":8}}']
+    ledger.write(Record(epoch=0, batch=1, sources={"first": (5, 10), "second": tuple(positions)}, frontier=1))
+
+    assert agree_on(plan, ledger, log) == ["warning"]
+
+    offsets = [(log.folder / "offsets" / str(batch)).read_text().split("\n") for batch in (0, 1)]
+    assert [lines[2:] for lines in offsets] == [
+        ['{"first": 5}', positions[0]],
+        ['{"first": 10}', positions[1]],
+    ]
+    log.compare(ledger.get(1))
