@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.runtime.checkpointing.leaving import events, lose_host
+from tests.runtime.checkpointing.leaving import lose_host
 from tests.runtime.harness import PROGRAMS, only_run
 
 import riprap as rr
 from riprap.channels import ChannelReader
+from riprap.runtime.folder import RunFolder
 from riprap.runtime.segments import SegmentLog
 from riprap.state.ledger import Ledger
 
@@ -109,11 +111,11 @@ def test_a_run_is_taken_up_from_its_checkpoints_and_says_what_is_lost(
 
     with sqlite3.connect(disk / "out.db") as database:
         in_database = [n for (n,) in database.execute("select n from t order by n")]
-    lost = [e["rows"] for e in events(folder, "results lost")]
+    told = list(RunFolder(folder, time.time).read_events())
+    lost = [e["rows"] for e in told if e["event"] == "results lost"]
     for sink, rows in (("database", in_database), ("files", in_files)):
         assert len(set(rows)) == len(rows), "nothing is there twice"
         # Of a database nobody can tell whether it has had the batch at hand.
         assert ROWS - len(rows) <= sum(each.get(sink, 0) for each in lost)
     assert len(lost) <= 1, "no more than the batch at hand"
-    (restored,) = events(folder, "restored")
-    assert restored["operator"] == "total"
+    assert [e["operator"] for e in told if e["event"] == "restored"] == ["total"]

@@ -22,7 +22,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -39,7 +38,7 @@ from typing import Any
 
 from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
-from riprap.state.saving import load_json, save_json
+from riprap.state.saving import load_json, parse_line, save_json
 
 FORMAT = "riprap-run/1"
 # Counting takes at most one part in so many of the time.
@@ -211,7 +210,6 @@ def read_about(run_folder: Path) -> dict[str, Any] | None:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """Read a file of a JSON object a line; one that a full disk has cut short is left out, as is one being written."""
-    for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
-        if line.endswith("\n"):
-            with contextlib.suppress(ValueError):
-                yield json.loads(line)
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
+        if line.endswith(b"\n") and (data := parse_line(line)) is not None:
+            yield data

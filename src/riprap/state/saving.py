@@ -90,6 +90,21 @@ def load_json(
     return data
 
 
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Read a line of a log that nothing relies on, None if it is not whole.
+
+    Where a log is not synced, a power cut may leave zeros in place of its newest lines, and the next comes right after.
+
+    >>> parse_line(b'\\0\\0{"event": "resumed"}')
+    {'event': 'resumed'}
+    """
+    try:
+        data = json.loads(line.lstrip(b"\0"))
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
 def damage(path: Path, what: str, remedy: str = COPY_OR_NEW) -> DamagedFileError:
     """Say that a file is damaged, and what can be done."""
     return DamagedFileError(f"{path} is damaged: {what}. {remedy}")

@@ -38,7 +38,7 @@ def main(disk: Path, ready: Path) -> None:
     ledger = Ledger(str(disk / "ledger"))
     ledger.begin(8)
     ledger.write(Record(epoch=0, batch=0, sources={"numbers": (None, 100)}))
-    (disk / "pages").mkdir()
+    (disk / "pages").mkdir(mode=0o700)
     pages = PageStore(str(disk / "pages"))
     table = pa.table({"n": [row["n"] for row in ROWS], "$0": range(100)})
     (rows,) = table.to_batches()

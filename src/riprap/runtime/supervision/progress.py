@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from riprap.runtime.meter import Progress, rate_of
+from riprap.state.saving import parse_line
 
 _REMEMBERED = 10
 
@@ -50,7 +50,7 @@ class MetricsTail:
         if not whole:
             return []
         self._place += len(whole) + 1
-        return [json.loads(line) for line in whole.splitlines()]
+        return [data for line in whole.splitlines() if (data := parse_line(line)) is not None]
 
     def _add(self, line: dict[str, Any]) -> None:
         element = line["element"]
