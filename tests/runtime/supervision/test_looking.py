@@ -34,7 +34,7 @@ def supervisor_of(tmp_path: Path) -> Supervisor:
         app.graph(),
         conditions,
         folder,
-        Housing("", "", 0),
+        Housing("", "", 0, "", 1, 1),
         Changes(folder),
         resume=False,
         patience=Patience(starting=50.0, stuck=40.0),
@@ -76,7 +76,7 @@ def test_without_its_jvm_a_process_reports_no_failure_of_an_element(tmp_path: Pa
     spark = SimpleNamespace(_jsc=SimpleNamespace(sc=lost))
     launch: Any = SimpleNamespace(session=SimpleNamespace(sparkContext=spark), home=lambda plan: lost())
     said, mouth = os.pipe()
-    crew = Crew(launch, [plan], Housing(str(tmp_path), str(tmp_path), 0), Link(said, mouth))
+    crew = Crew(launch, [plan], Housing(str(tmp_path), str(tmp_path), 0, "", 1, 1), Link(said, mouth))
 
     with pytest.raises(SparkGoneError):
         crew.begin(["sums"], resume=["sums"])

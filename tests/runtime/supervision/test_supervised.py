@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.runtime.harness import lines_of, read_parts, wait_until, whole
+from tests.runtime.harness import lines_of, page_folder, read_parts, wait_until, whole
 from tests.runtime.supervision.watched import ROWS, SINKS, expected, put_file, watched
 
 import riprap as rr
 from riprap.cli import main
 from riprap.runtime import Patience, Supervised, supervise
+from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.presence import find_presences
 from riprap.runtime.supervision.process import lives, session_of
@@ -214,8 +217,46 @@ def test_an_application_that_cannot_be_loaded_is_given_up_with_the_cause(runs: P
     source = app.source("calls", rr.rows([{"seq": 1}], "seq bigint"))
     app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.memory())
     run = supervise(app.graph(), runs=runs, **OPTIONS)
+    with pytest.raises(rr.RunError, match=r"the run in .* is alive: process \d+ on .* End it there first"):
+        supervise(app.graph(), folder=described(run.folder), **OPTIONS)
+    left = kill_while_warming(run.folder)
+    assert all(path.exists() for path in left)
     with pytest.raises(rr.GraphError, match=r"cannot be loaded in a driver process: ValueError.*no number"):
         run.wait()
+    assert not any(path.exists() for path in left), (
+        "nothing stays of a spare that was killed while it warmed up"
+    )
+
+
+def described(folder: Path) -> Path:
+    """Say what a run is of, as it does itself once Spark is there; and lose its page folder, with the lease in it."""
+    RunFolder(folder, time.time).describe(folder.parent.name, {}, {}, master="", java="")
+    shutil.rmtree(page_folder(folder))
+    return folder
+
+
+WARMING = """
+import os, sys, time
+from pathlib import Path
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.site import take_hold
+made = RunFolder.create(Path(sys.argv[1]) / f"warming-{os.getpid()}", "warming", time.time)
+housing, lease = take_hold(made, None, None, one_host=True)
+print(made.path, flush=True)
+time.sleep(600)
+"""
+
+
+def kill_while_warming(run: Path) -> list[Path]:
+    """Kill a process that has begun to warm up as a spare of a run does; return the folders it leaves."""
+    spare = subprocess.Popen(
+        [sys.executable, "-c", WARMING, str(run / "processes")], stdout=subprocess.PIPE, text=True
+    )
+    assert spare.stdout is not None
+    made = Path(spare.stdout.readline().strip())
+    spare.kill()
+    spare.communicate()
+    return [run / "processes" / f"warming-{spare.pid}", page_folder(made)]
 
 
 APPLICATION = """\

@@ -32,7 +32,7 @@ from riprap.runtime.start import spark_of
 from riprap.runtime.supervision.crew import Crew, SparkGoneError, check_spark
 from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.messages import Link, Message
-from riprap.runtime.supervision.presence import FOLDER, announce, withdraw
+from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warming import warm_up
 
 BEAT_SECONDS = 0.2
@@ -60,7 +60,7 @@ class Driver:
         if graph is None or session is None:
             return
         if self._opening["warm"]:
-            warm_up(session, self._folder.path / FOLDER / f"warming-{os.getpid()}")
+            warm_up(session, self._folder.path)
         self._link.send("ready", cores=session.sparkContext.defaultParallelism, **spark_of(session))
         threading.Thread(target=self._beat, args=(session,), name="beat", daemon=True).start()
         while True:

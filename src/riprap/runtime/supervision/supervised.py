@@ -28,6 +28,7 @@ from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
+from riprap.runtime.supervision.warming import forget_warming
 from riprap.state.leases import Lease, sweep
 from riprap.state.ledger import Ledger
 from riprap.state.pages import page_root
@@ -91,6 +92,7 @@ def supervise(
     # dead as others.
     housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
     try:
+        forget_warming(run_folder.path)
         sweep(page_root(), clock=clock)
         changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
@@ -235,6 +237,8 @@ class Supervised:
         if vain:
             # Nothing was computed, so there is nothing to take up.
             self._folder.end()
+        forget_warming(self.folder)
+        sweep(page_root(), clock=self._clock)
         close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
         if vain:
             sweep(page_root(), clock=self._clock)
