@@ -49,3 +49,31 @@ def test_worst_errors_are_compared_within_one_run() -> None:
 
     assert f"worst of run {point + 1}" in README
     assert f"{worst['checkpoint']:.2f} and {worst['none']:.1f}" in README
+
+
+def test_the_tables_of_campaigns_are_what_was_found() -> None:
+    page = (TOP / "docs" / "fault-injection.md").read_text()
+    models = (TOP / "docs" / "models.md").read_text()
+    campaigns = result("faults")["campaigns"]
+    for name, told in campaigns["real"]["models"]["loss"].items():
+        letter = {"accept": "A", "reject": "R"}[told["anova"]]
+        assert (
+            f"| {name} | {told['C']:.2f} | {told['D']:.2f}, {letter} | {told['R']} | {told['I']:.1f} |"
+            in page
+        )
+        (row,) = (
+            line for line in models.splitlines() if line.startswith(f"| {name} |") and "0." in line[:40]
+        )
+        cells = [cell.strip() for cell in row.split("|")]
+        assert (cells[3], cells[5]) == (str(told["R"]), f"{told['I']:.1f}")
+    replicas = campaigns["replicas"]["models"]
+    for model, names, outage in (
+        ("loss", ("TradeFilter", "Aggregator"), "16s"), ("loss", ("TradeFilter", "Aggregator"), "2s"),
+        ("loss", ("VWAP",), "16s"), ("loss", ("VWAP",), "2s"),
+        ("failover", ("TradeFilter", "Aggregator", "VWAP"), "16s"),
+        ("loss", ("Source", "TradeQuote"), "16s"), ("loss", ("Source", "TradeQuote"), "2s"),
+    ):  # fmt: skip
+        for name in names:
+            (at,) = (each for each in replicas[model][name]["by_outage"] if each["outage"] == outage)
+            both = [*zip(at["R_at"], at["I_at"], strict=True), (at["R"], at["I"])]
+            assert " | ".join(f"{r} ({i:.2f})" for r, i in both) in page, (name, outage)
