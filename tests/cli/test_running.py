@@ -36,6 +36,7 @@ def bargains(feed: pa.Table) -> list[tuple[int, str, float]]:
 @pytest.mark.slow
 def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: Path) -> None:
     command = ["-m", "riprap", "run", "bargain", "--feed", "feed.parquet", "--out", "found.csv"]
+    command += ["--pages", "pages", "--config", "spark.default.parallelism=3"]
     done = in_process([*command, "--batch-rows", "7000", "--json"], tmp_path)
 
     assert done.code == 0, done.err
@@ -59,6 +60,9 @@ def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: P
 
     assert Path(told["run_folder"]).samefile(tmp_path / "runs" / "bargain" / "latest")
     assert (tmp_path / "runs" / "bargain" / "latest" / "spark.log").exists()
+    options = json.loads((tmp_path / "runs" / "bargain" / "latest" / "run.json").read_text())["options"]
+    assert options["parallelism"] == 3
+    assert Path(options["pages"]).parent == tmp_path / "pages"
     assert [p.name for p in (tmp_path / "runs").iterdir()] == ["bargain"]
     assert not [word for word in NOISE if word in done.err], done.err
 

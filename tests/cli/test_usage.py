@@ -48,6 +48,7 @@ def test_version(riprap: Command) -> None:
         (["run", "app.py"], "write file.py:name"),
         (["run", "missing.py:app"], "'missing.py' does not exist"),
         (["run", "bargain"], "needs --feed PATH"),
+        (["run", "bargain", "--config", "memory=4g"], "--config memory=4g: write spark.NAME=VALUE"),
         (["run", "bargain", "--feed", "nowhere/"], "no Parquet file matches nowhere/"),
         (["run", "bargain", "--feed", "nowhere.csv.gz"], "nowhere.csv.gz does not exist"),
         (["run", "logwatch"], "'riprap demo --app logwatch' makes one"),
@@ -134,7 +135,7 @@ def test_a_demo_leaves_alone_what_it_did_not_make(riprap: Command, tmp_path: Pat
 def test_a_folder_that_is_no_run(riprap: Command, feed_file: Path) -> None:
     done = riprap("run", "bargain", "--feed", feed_file, "--folder", "somewhere")
     assert done.code == 2
-    assert "somewhere is not a run folder" in done.err
+    assert "there is no folder somewhere: folder= takes up an earlier run" in done.err
 
 
 def test_an_own_application_has_its_own_sources_and_sinks(riprap: Command, tmp_path: Path) -> None:

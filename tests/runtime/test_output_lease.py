@@ -94,7 +94,12 @@ def test_two_applications_do_not_share_a_folder(spark: SparkSession, tmp_path: P
 
     with numbers("two", 100, out).run(spark=spark, runs=runs, parallelism=1) as two:
         two.wait()
-    assert two.table("out")["n"].to_pylist() == [100, 101, 102, 103, 104]
+    for found in (
+        two.table("out")["n"].to_pylist(),
+        [*two.to_pandas("out")["n"]],
+        [*two.to_polars("out")["n"]],
+    ):
+        assert found == [100, 101, 102, 103, 104]
     with pytest.raises(RunError, match="is now that of sink 'out' of run two-"):
         one.table("out")
     with pytest.raises(RunError, match="is now that of sink 'out' of run two-"):

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from riprap.cli.applications import add_application, add_output, application_of, positive, refuse_occupied
+from riprap.cli.applications import (
+    UsageError,
+    add_application,
+    add_output,
+    application_of,
+    positive,
+    refuse_occupied,
+)
 from riprap.cli.screen import Screen
 from riprap.compiler import compile_graph
 from riprap.graph.durations import seconds
@@ -55,6 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="with --folder: let the state of operator NAME go, because it has changed; may be given several times",
     )
+    group.add_argument(
+        "--pages", type=Path, metavar="DIR", help="where state pages live (default: shared memory)"
+    )
+    group.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark, such as spark.driver.memory=4g; may be given several times",
+    )
     group.add_argument("--fresh", action="store_true", help="with --folder: let all state go")
     group = parser.add_argument_group("when processes die")
     group.add_argument(
@@ -75,6 +93,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def spark_settings(given: Sequence[str]) -> dict[str, str]:
+    """Read settings of Spark, each as KEY=VALUE.
+
+    >>> spark_settings(["spark.driver.memory=4g", "spark.executorEnv.A=b=c"])
+    {'spark.driver.memory': '4g', 'spark.executorEnv.A': 'b=c'}
+    """
+    wrong = [each for each in given if not each.startswith("spark.") or "=" not in each]
+    if wrong:
+        raise UsageError(f"--config {wrong[0]}: write spark.NAME=VALUE, such as spark.driver.memory=4g")
+    return {name: value for name, _, value in (each.partition("=") for each in given)}
+
+
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the application and report."""
     from riprap.cli.following import follow
@@ -83,6 +113,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
     if arguments.trigger is not None:
         seconds("--trigger", arguments.trigger)
+    config = spark_settings(arguments.config)
     graph = application_of(arguments, needs_feed=True).graph()
     # What is wrong is better said before the seconds it takes to start Spark.
     compile_graph(
@@ -103,6 +134,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         parallelism=arguments.parallelism,
         path=arguments.path,
         store=arguments.store,
+        pages=arguments.pages,
+        config=config,
         ignore_state=arguments.ignore_state,
         fresh=arguments.fresh,
         patience=Patience(delay=delay, standby=tuple(arguments.standby)),

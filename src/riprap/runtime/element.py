@@ -24,6 +24,7 @@ from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handing_over import hand_over
 from riprap.runtime.inflow import recorded
+from riprap.runtime.kafka import await_brokers
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
 from riprap.runtime.lost_records import agree
@@ -271,6 +272,8 @@ class Element:
             writer = writer.trigger(availableNow=True)
         for leaving in self._once.values():
             leaving.forget()
+        sources = [launch.graph[s.name] for s in self.plan.graph.of_kind(Source)]
+        await_brokers((s for s in sources if isinstance(s, Source)), launch.folder.event)
         return writer.start()
 
     def _tables(self) -> Tables:

@@ -14,7 +14,9 @@
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
-    spark.log        what their JVMs and Python print to stderr;  graph.pickle: the application, for them
+    spark.log        what JVMs and Python workers print, where Riprap made the session; runs of one process, and so of
+                     one JVM, share it
+    graph.pickle     the application, for the driver processes of a supervised run
     key              seals objects of users' classes (riprap.state.seals);  lease: its driver's (riprap.state.leases)
     results/         results on their way to sinks, where the user names a folder for pages
     ended            exists once the run has ended
@@ -68,6 +70,11 @@ class RunFolder:
     def reopen(cls, path: Path, application: str, clock: Callable[[], float]) -> RunFolder:
         """Open the folder of an earlier run, to take it up again."""
         resolved = path.resolve()
+        if not resolved.exists():
+            raise RunError(
+                f"there is no folder {path}: folder= takes up an earlier run. A new one gets a folder of its own, "
+                "under runs="
+            )
         opened = cls(resolved, clock)
         data = opened.about()
         if data["application"] != application:
@@ -78,7 +85,10 @@ class RunFolder:
         """Read what is run, and how."""
         about = read_about(self.path)
         if about is None:
-            raise RunError(f"{self.path} is not a run folder: it has no run.json")
+            raise RunError(
+                f"{self.path} is not a run folder: it has no run.json. folder= takes up an earlier run; runs= is where "
+                "new ones get theirs"
+            )
         return about
 
     @property

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from riprap.adapters.bad_records import count_quarantined, read_quarantine
 from riprap.compiler import Layout
 from riprap.errors import RunError
 from riprap.graph.operators import Source
@@ -28,7 +30,12 @@ from riprap.runtime.site import Housing
 from riprap.state.leases import Lease, sweep
 from riprap.state.pages import page_root
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars
+
 _POLL_SECONDS = 0.05
+_log = logging.getLogger(__name__)
 
 
 class Run:
@@ -60,6 +67,7 @@ class Run:
         self._brokers = BrokerWatch(layout.graph.of_kind(Source), folder.event)
         self._told = False
         self._over = False
+        self._warned = False
 
     @property
     def folder(self) -> Path:
@@ -91,6 +99,7 @@ class Run:
                 going.await_end(_POLL_SECONDS)
         self._raise_failure()
         self._flush()
+        self._warn()
         return True
 
     def stop(self) -> None:
@@ -107,6 +116,7 @@ class Run:
             if not self._told:
                 self._raise_failure()
                 self._flush()
+                self._warn()
                 ended = True
         finally:
             # Also when the wait for what is under way was cut short: nothing may go on without the lease.
@@ -116,6 +126,18 @@ class Run:
     def table(self, sink: str) -> pa.Table:
         """Return a sink's rows so far, as an Arrow table."""
         return self._publisher(sink).table()
+
+    def to_pandas(self, sink: str) -> pd.DataFrame:
+        """Return a sink's rows so far, as a pandas DataFrame."""
+        return self.table(sink).to_pandas()
+
+    def to_polars(self, sink: str) -> polars.DataFrame:
+        """Return a sink's rows so far, as a Polars DataFrame."""
+        try:
+            import polars
+        except ImportError:
+            raise RunError("Polars is not installed: pip install 'riprap[polars]'") from None
+        return polars.DataFrame(self.table(sink))
 
     def dataframe(self, sink: str) -> DataFrame:
         """Return a sink's rows so far, as a Spark DataFrame."""
@@ -186,6 +208,21 @@ class Run:
     def _flush(self) -> None:
         for element in self._elements:
             element.flush()
+
+    def _warn(self) -> None:
+        """Say once, to whoever looks at the screen, that all records were bad."""
+        folders = {s.name: self._folder.quarantine(s.name) for s in self.graph.of_kind(Source)}
+        bad = {name: count for name, folder in folders.items() if (count := count_quarantined(folder))}
+        resumed = any(event["event"] == "resumed" for event in self._folder.read_events())
+        if self._warned or resumed or not bad or self.progress().tuples_in:
+            return
+        self._warned = True
+        for name, count in bad.items():
+            first = next(read_quarantine(folders[name]))
+            _log.warning(
+                f"Source '{name}': all {count:,} records are bad, and nothing is left. The first: {first['reason']}. "
+                f"They are in {folders[name]}"
+            )
 
     def _failed(self) -> BaseException | None:
         return next((f for e in self._elements if (f := e.failure()) is not None), None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from riprap.compiler import Layout, Plan, compile_graph, describe_state
@@ -19,7 +21,9 @@ from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.element import Element, Launch
+from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.jvm_output import LOG, JvmLog
 from riprap.runtime.kafka import check_connector, session_config
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
@@ -49,30 +53,25 @@ def run(
     notes: Mapping[str, str | int | float] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Run:
-    """Start an application and return at once.
-
-    ``spark`` is a session to run in; without it one is started, at ``master`` (this machine, unless said) with
-    ``config``. ``trigger`` is how often to look for input, until stopped; without it the run ends when the input there
-    is has been used up. ``buckets`` (fixed for the life of the state) and ``parallelism`` (tasks a batch) default to
-    what the session has cores for. ``folder`` takes up an earlier run where it stopped; new runs get a folder of their
-    own under ``runs``. ``pages`` is where state pages live, and ``page_limit`` how many bytes they may take. ``store``
-    is where checkpoints go: a folder or an URL; without it, into the run's folder. ``ignore_state`` names operators
-    whose state may go when a run is taken up, because they have changed, and ``fresh`` lets all state go.
-    ``notes`` are kept in the run's folder: what else one would want to know to repeat it, such as the feed's seed.
-    """
+    """Start an application and return at once; the options are those of :meth:`riprap.Application.run`."""
     if spark is not None and (master is not None or config is not None):
         raise GraphError("give spark= or master= and config=, not both")
     interval = check_options(
         graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
     )
+    earlier = open_folder(folder, Path(runs), graph.name, clock) if folder is not None else None
+    # A new run's folder is made once there is a session: until then what Spark prints is beside it.
+    log = earlier[0].path / LOG if earlier is not None else Path(runs) / f".{uuid.uuid4().hex[:6]}-{LOG}"
     session = (
         check_session(spark)
         if spark is not None
-        else make_session(master, session_config(graph, config or {}))
+        else make_session(master, session_config(graph, config or {}), log)
     )
     try:
         check_connector(session, graph)
-        run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
+        run_folder, resume = earlier or open_folder(None, Path(runs), graph.name, clock)
+        if spark is None:
+            JvmLog.move(run_folder.path)
         # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
         # dead as others.
         housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
@@ -102,7 +101,10 @@ def run(
                 **spark_of(session),
             )
             run_folder.event("resumed" if resume else "started")
-            elements = start_elements(launch, layout.plans, housing)
+            try:
+                elements = start_elements(launch, layout.plans, housing)
+            except PySparkException as error:
+                raise as_riprap_error(error) from error
         except BaseException:
             lease.release()
             if not resume:

@@ -129,10 +129,11 @@ class Driver:
         self._lock = announce(self._folder.path, self._process, pages)
         sources = [s for plan in plans for s in plan.graph.of_kind(Source)]
         whole = [graph[s.name] for s in sources]
-        self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
         crew = Crew(launch, plans, housing, self._link)
         self._crew = crew
         crew.begin(told["elements"], resume=told["resume"])
+        # Elements have looked for their brokers before they started.
+        self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
         if told["stopping"]:
             crew.stop()
 

@@ -20,6 +20,7 @@ from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
+from riprap.runtime.session import check_master
 from riprap.runtime.site import Housing, take_hold
 from riprap.runtime.start import check_options, open_folder
 from riprap.runtime.supervision.decisions import Patience
@@ -71,6 +72,8 @@ def supervise(
     interval = check_options(
         graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
     )
+    for each in (master, *patience.standby):
+        check_master(each)
     pickled = _pickled(graph)
     run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
     store = settle_store(run_folder.path, store)
