@@ -45,4 +45,4 @@ def open_feed(
     """Open the rows of a source."""
     if isinstance(source.connector, FetchedSource):
         return FetchedFeed(source, folder, quarantine, finite=finite, batch_rows=batch_rows, tell=tell)
-    return ListedFeed(source, folder, quarantine, finite=finite)
+    return ListedFeed(source, folder, quarantine, finite=finite, tell=tell)

@@ -76,7 +76,8 @@ class FetchedFeed:
         return
 
     def release(self, offset: int) -> None:
-        while self.log.segments and self.log.segments[0].end <= offset and len(self.log.segments) > 1:
+        # The row before the offset stays: the next one's position must not be smaller.
+        while self.log.segments and self.log.segments[0].end < offset and len(self.log.segments) > 1:
             Path(self.log.segments.pop(0).path).unlink(missing_ok=True)
 
     @property

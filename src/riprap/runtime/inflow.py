@@ -25,6 +25,7 @@ from riprap.operators.arrival import Rows, order_numbers
 from riprap.runtime.feeds import open_feed
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.pacing import pace_start
+from riprap.runtime.positions import Positions
 from riprap.runtime.reading import read_rows
 from riprap.runtime.segments import Segment
 from riprap.runtime.settings import Setting
@@ -105,6 +106,9 @@ class SourceInflow:
             )
             for s in recorded(plan)
         }
+        self._positions = {
+            s.name: Positions(s, self._feeds[s.name].log) for s in recorded(plan) if s.position is not None
+        }
 
     def initial(self) -> Offset:
         return dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
@@ -115,6 +119,8 @@ class SourceInflow:
 
     def latest(self, start: Offset) -> Offset:
         end = self._next(start)
+        for name, positions in self._positions.items():
+            positions.check(start[name], end[name])
         for feed in self._feeds.values():
             feed.log.sync()
         return end

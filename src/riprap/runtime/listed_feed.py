@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.adapters.parsing import parse_file
+from riprap.adapters.retrying import Tell
 from riprap.errors import RunError
 from riprap.expressions import normalise
 from riprap.graph.connectors import Files, Generated, Rows
@@ -29,8 +30,11 @@ _ENDLESS = 2**60
 class ListedFeed:
     """The rows of files, of memory, or of a generator: each file is looked at when its turn comes."""
 
-    def __init__(self, source: Source, folder: Path, quarantine: Path, *, finite: bool) -> None:
+    def __init__(
+        self, source: Source, folder: Path, quarantine: Path, *, finite: bool, tell: Tell | None = None
+    ) -> None:
         self.log = SegmentLog(folder)
+        self._tell = tell
         self._source = source
         self._connector = source.connector
         self._quarantine = quarantine
@@ -77,7 +81,8 @@ class ListedFeed:
 
     def release(self, offset: int) -> None:
         segments = self.log.segments
-        while self._released < len(segments) and segments[self._released].end <= offset:
+        # The row before the offset stays: the next one's position must not be smaller.
+        while self._released < len(segments) and segments[self._released].end < offset:
             segment = segments[self._released]
             if segment.spooled and segment.file != MEMORY:
                 Path(segment.path).unlink(missing_ok=True)
@@ -122,8 +127,16 @@ class ListedFeed:
     def _list(self) -> deque[str]:
         if not isinstance(self._connector, Files):
             return deque([MEMORY])
+        files = self._connector.listing()
+        if not files and not self._finite and self._tell is not None and not self.log.segments:
+            what = f"source '{self._source.name}' ({self._source.location})"
+            self._tell(
+                "waiting", what=what, message=f"no file matches {', '.join(self._connector.patterns)} yet"
+            )
+            # Once is enough.
+            self._tell = None
         # Absolute: executors do not start in the driver's folder.
-        return deque(str(Path(file).absolute()) for file in self._connector.listing())
+        return deque(str(Path(file).absolute()) for file in files)
 
     def _segments(self, file: str, known: Sequence[Segment] = ()) -> Iterator[Segment]:
         """List the segments of a file, but for those that are listed already."""

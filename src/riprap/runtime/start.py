@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RunError
-from riprap.graph.connectors import FetchedSource, Generated, ReadBySpark
+from riprap.graph.connectors import FetchedSource, Files, Generated, ReadBySpark, list_files
 from riprap.graph.durations import Duration, seconds
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
@@ -59,6 +59,8 @@ def run(
     interval = check_options(
         graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
     )
+    if folder is None:
+        check_files(graph, interval)
     earlier = open_folder(folder, Path(runs), graph.name, clock) if folder is not None else None
     # A new run's folder is made once there is a session: until then what Spark prints is beside it.
     log = earlier[0].path / LOG if earlier is not None else Path(runs) / f".{uuid.uuid4().hex[:6]}-{LOG}"
@@ -190,6 +192,20 @@ def spark_of(session: SparkSession) -> dict[str, str]:
         "master": session.sparkContext.master or "",
         "java": str(session._jvm.System.getProperty("java.version")),
     }
+
+
+def check_files(graph: Graph, interval: float | None) -> None:
+    """Refuse a new run that would not wait for its files, and whose files are not there."""
+    for source in graph.of_kind(Source):
+        files = source.connector
+        if interval is not None or not isinstance(files, Files) or files.last_line is not None:
+            continue
+        lacking = [pattern for pattern in files.patterns if not list_files([pattern], files.format)]
+        if lacking:
+            raise GraphError(
+                f"source '{source.name}' ({source.location}): no {files.format} file matches {lacking[0]}. Check the "
+                f"path (it is looked for in {Path.cwd()}), or wait for files with trigger="
+            )
 
 
 def _check_end(layout: Layout, interval: float | None) -> None:

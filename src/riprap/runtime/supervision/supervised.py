@@ -22,7 +22,7 @@ from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
 from riprap.runtime.session import check_master
 from riprap.runtime.site import Housing, take_hold
-from riprap.runtime.start import check_options, open_folder
+from riprap.runtime.start import check_files, check_options, open_folder
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
@@ -72,6 +72,8 @@ def supervise(
     interval = check_options(
         graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
     )
+    if folder is None:
+        check_files(graph, interval)
     for each in (master, *patience.standby):
         check_master(each)
     pickled = _pickled(graph)
