@@ -36,7 +36,6 @@ def test_a_line_that_a_full_disk_cut_short_costs_no_other(folder: RunFolder) -> 
     folder.event("joined to what was cut")
     folder.event("last")
     assert [e["event"] for e in folder.read_events()] == ["first", "last"]
-    assert [e["event"] for e in folder.read_events(1)] == ["last"]
 
 
 def test_the_same_state_is_taken_up(folder: RunFolder) -> None:

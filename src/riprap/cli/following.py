@@ -11,7 +11,6 @@ import threading
 import time
 import types
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +19,7 @@ from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, shown
-from riprap.cli.summary import Summary, summarise
+from riprap.cli.summary import Summary, Tally, summarise
 from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from riprap.runtime import Progress as RunProgress
     from riprap.runtime import Supervised
     from riprap.runtime.folder import RunFolder
+    from riprap.runtime.rolled_lines import Following
 
 _REFRESH_SECONDS = 0.1
 _LINE_SECONDS = 2.0
@@ -57,8 +57,9 @@ def follow(
     from riprap.runtime.folder import RunFolder
 
     earlier = _earlier_run(folder, graph) if folder is not None else None
-    known = sum(1 for _ in earlier.read_metrics()) if earlier is not None else 0
-    seen = sum(1 for _ in earlier.read_events()) if earlier is not None else 0
+    # What is there of an earlier process is old news.
+    metrics = earlier.follow_metrics() if earlier is not None else None
+    events = earlier.follow_events() if earlier is not None else None
     with (
         Printing(screen) as printing,
         supervise(graph, runs=runs, folder=folder, stdout=printing.descriptor, **options) as run,
@@ -68,9 +69,12 @@ def follow(
         with screen.waiting("Starting the query"), _pointing_to(run.folder):
             run.await_up()
         total = rows_in(graph) if options.get("trigger") is None else None
-        seconds, interrupted = _watch(run, screen, total, Notices(run.folder, screen, seen), at_most)
-    metrics = islice(RunFolder(run.folder, time.time).read_metrics(), known, None)
-    return summarise(graph, run.folder, metrics, seconds=seconds, interrupted=interrupted)
+        known = RunFolder(run.folder, time.time)
+        told = Notices(events or known.follow_events(all_of_them=True), screen)
+        tally = Tally(metrics or known.follow_metrics(all_of_them=True))
+        seconds, interrupted = _watch(run, screen, total, told, tally, at_most)
+    tally.take()
+    return summarise(graph, run.folder, tally, seconds=seconds, interrupted=interrupted)
 
 
 def rows_in(graph: Graph) -> int | None:
@@ -106,19 +110,21 @@ def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
 
 
 def _watch(
-    run: Supervised, screen: Screen, total: int | None, told: Notices, at_most: float | None
+    run: Supervised, screen: Screen, total: int | None, told: Notices, tally: Tally, at_most: float | None
 ) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
     end = math.inf if at_most is None else at_most + _FIRST_BATCH_SECONDS
     with CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line, _pointing_to(run.folder):
         told.show()
         progress = run.progress()
+        before = progress.batches
         while not (asked.to_stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
-            first, progress = not progress.batches, run.progress()
-            if first and progress.batches and at_most is not None:
+            first, progress = progress.batches == before, run.progress()
+            if first and progress.batches > before and at_most is not None:
                 end = progress.seconds + at_most
             line.show(progress)
             told.show()
+            tally.take()
         seconds = run.progress().seconds
         if asked.to_stop or progress.seconds >= end:
             run.stop()
@@ -164,19 +170,15 @@ class Printing:
 
 
 class Notices:
-    """Show what people should know of a run: lost connections, warnings, failures. The first ``seen`` are old news."""
+    """Show what people should know of a run: lost connections, warnings, failures."""
 
-    def __init__(self, folder: Path, screen: Screen, seen: int) -> None:
-        from riprap.runtime.folder import RunFolder
-
-        self._folder = RunFolder(folder, time.time)
+    def __init__(self, events: Following, screen: Screen) -> None:
+        self._events = events
         self._screen = screen
-        self._seen = seen
 
     def show(self) -> None:
         """Show what happened since the last time."""
-        for event in self._folder.read_events(self._seen):
-            self._seen += 1
+        for event in self._events.new():
             told = _told(event)
             if told is not None:
                 self._screen.note(told)
@@ -245,6 +247,7 @@ class LiveLine:
         self._name = name
         self._total = total
         self._next_line = _LINE_SECONDS
+        self._last = ""
         self._bars: Progress = screen.bars(
             TextColumn("[bold]{task.description}"),
             screen.bar(),
@@ -268,7 +271,11 @@ class LiveLine:
                 self._bars.update(self._task, completed=progress.tuples_in, told=self._told(progress))
         elif progress.batches and progress.seconds >= self._next_line:
             self._next_line = progress.seconds + _LINE_SECONDS
-            self._screen.note(f"{self._name}: {self._told(progress)}")
+            told = self._told(progress)
+            # A run that waits for input has nothing to add.
+            if told != self._last:
+                self._last = told
+                self._screen.note(f"{self._name}: {told}")
 
     def _told(self, progress: RunProgress) -> str:
         return "  ".join(self._facts(progress))

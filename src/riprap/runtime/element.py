@@ -222,7 +222,8 @@ class Element:
         launch = self._launch
         arrivals = {name: _arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
-        self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets)
+        before = launch.folder.last_metrics([self.plan.name]).get(self.plan.name) if launch.resume else None
+        self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets, before)
         if self.plan.protected:
             self._checkpointer = Checkpointer(
                 self.plan,

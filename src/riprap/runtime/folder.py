@@ -6,6 +6,7 @@
     events.jsonl     started, resumed, failed, interrupted, ended; failures and what was decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
                      (docs/profiles.md describes the line)
+                     both are put aside when they are large, as events-0000000001.jsonl (riprap.runtime.rolled_lines)
     elements/<name>/ of each processing element:
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/
@@ -24,23 +25,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
-from riprap.state.saving import load_json, parse_line, save_json
+from riprap.runtime.rolled_lines import Following, RolledLines
+from riprap.state.saving import load_json, save_json
 
 FORMAT = "riprap-run/1"
 # Counting takes at most one part in so many of the time.
@@ -53,6 +53,8 @@ class RunFolder:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path = path
         self._clock = clock
+        self._events = RolledLines(path, "events")
+        self._metrics = RolledLines(path, "metrics")
         self._quarantined: tuple[float, dict[str, int]] = (-math.inf, {})
 
     @classmethod
@@ -125,11 +127,15 @@ class RunFolder:
 
     def event(self, kind: str, **details: Any) -> None:
         """Note that something happened."""
-        self._append("events.jsonl", {"time": self._clock(), "event": kind, **details})
+        self._events.append({"time": self._clock(), "event": kind, **details})
 
-    def read_events(self, skip: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield what happened, oldest first, but for the first ``skip``; a line that is being written is left out."""
-        yield from islice(_lines(self.path / "events.jsonl"), skip, None)
+    def read_events(self) -> Iterator[dict[str, Any]]:
+        """Yield what happened, oldest first; a line that is being written is left out."""
+        yield from self._events.read()
+
+    def follow_events(self, *, all_of_them: bool = False) -> Following:
+        """Return what gives the events from now on, or from the first."""
+        return self._events.follow(all_of_it=all_of_them)
 
     def quarantine(self, source: str) -> Path:
         """Return where a source's bad records go."""
@@ -152,11 +158,26 @@ class RunFolder:
 
     def metrics(self, line: Mapping[str, Any]) -> None:
         """Note what a batch did."""
-        self._append("metrics.jsonl", line)
+        self._metrics.append(line)
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """Yield what the batches did, oldest first; of a repeated batch, each time."""
-        yield from _lines(self.path / "metrics.jsonl")
+        yield from self._metrics.read()
+
+    def last_metrics(self, elements: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the last line of each element that has one."""
+        found: dict[str, dict[str, Any]] = {}
+        wanted = set(elements)
+        for line in self._metrics.backwards():
+            if line["element"] in wanted:
+                found.setdefault(line["element"], line)
+            if found.keys() == wanted:
+                break
+        return found
+
+    def follow_metrics(self, *, all_of_them: bool = False) -> Following:
+        """Return what gives the lines of batches from now on, or from the first."""
+        return self._metrics.follow(all_of_it=all_of_them)
 
     def state_layout(self) -> dict[str, Any] | None:
         """Return how the run's state is cut up, None before it is."""
@@ -204,10 +225,6 @@ class RunFolder:
         """Mark the run as ended: it cannot be taken up again, and its pages may go."""
         (self.path / "ended").touch()
 
-    def _append(self, name: str, line: Mapping[str, Any]) -> None:
-        with (self.path / name).open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
 
 def read_about(run_folder: Path) -> dict[str, Any] | None:
     """Read what a run's folder says of it, None if it says nothing yet."""
@@ -216,10 +233,3 @@ def read_about(run_folder: Path) -> dict[str, Any] | None:
         "start a new run"
     )
     return load_json(run_folder / "run.json", FORMAT, {"application": str, "options": dict}, remedy=remedy)
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a file of a JSON object a line; one that a full disk has cut short is left out, as is one being written."""
-    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
-        if line.endswith(b"\n") and (data := parse_line(line)) is not None:
-            yield data

@@ -142,8 +142,9 @@ class Supervised:
         self._resume = resume
         self._clock = clock
         self._began = clock()
-        self._tail = MetricsTail(folder.path / "metrics.jsonl", (s.name for s in graph.of_kind(Sink)))
-        self._before = sum(1 for _ in folder.read_events())
+        self._tail = MetricsTail(folder, supervisor.elements, (s.name for s in graph.of_kind(Sink)))
+        self._events = folder.follow_events()
+        self._recovered: list[Recovered] = []
         self._told = False
         self._closed = False
         supervisor.thread.start()
@@ -165,7 +166,8 @@ class Supervised:
 
     def recoveries(self) -> list[Recovered]:
         """Return what has failed and is back, oldest first."""
-        return read_recovered(self._folder.read_events(self._before))
+        self._recovered += read_recovered(self._events.new())
+        return list(self._recovered)
 
     def await_ready(self) -> None:
         """Wait until every driver process has its Spark session."""

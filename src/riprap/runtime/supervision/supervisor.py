@@ -90,6 +90,11 @@ class Supervisor:
             process = self._processes.setdefault(name, ProcessState(conditions.master))
             process.elements[plan.name] = ElementState(name)
 
+    @property
+    def elements(self) -> list[str]:
+        """The processing elements by name."""
+        return [name for process in self._processes.values() for name in process.elements]
+
     def stop(self) -> None:
         """Let all elements come to an orderly end."""
         self._wants_stop = True
