@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -180,3 +183,59 @@ def test_debug_shows_the_traceback(riprap: Command) -> None:
 def test_no_colours_without_a_terminal(riprap: Command) -> None:
     done = riprap("explain", "bargain")
     assert "\x1b" not in done.out + riprap("run", "nothing").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["run", "nothing"], "UsageError", "no application 'nothing'"),
+        (["run"], "UsageError", "required: APP"),
+        (["fly"], "UsageError", "invalid choice: 'fly'"),
+        (["kill", "nowhere"], "UsageError", "nowhere is not the folder of a supervised run"),
+        (["stop", "nowhere"], "UsageError", "nowhere is not the folder of a supervised run"),
+        (["state", "list", "nowhere"], "UsageError", "nowhere"),
+    ],
+)
+def test_json_tells_what_is_wrong_too(
+    riprap: Command, arguments: list[str], error: str, message: str
+) -> None:
+    done = riprap(*arguments, "--json")
+    told = json.loads(done.out)
+    assert (told["error"], told["exit_code"], done.code) == (error, 2, 2)
+    assert message in told["message"]
+    assert message in done.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    for options in ([], ["--json"]):
+        command = [sys.executable, "-m", "riprap", "operators", *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as shown:
+            assert shown.stdout is not None
+            assert shown.stderr is not None
+            shown.stdout.close()
+            told = shown.stderr.read()
+        assert (shown.returncode, told) == (0, b"")
+
+
+PRINTER = """\
+import os, sys
+from riprap.runtime.supervision.driver import _Stdout
+
+sys.stdout = _Stdout(sys.stdout.buffer)
+sys.stdin.read()
+for number in range(10_000):
+    print("got", number, flush=number % 100 == 0)
+print("done", file=sys.stderr)
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_a_function_that_prints_goes_on_when_nobody_reads() -> None:
+    command = [sys.executable, "-c", PRINTER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as printer:  # type: ignore[call-overload]
+        printer.stdout.close()
+        printer.stdin.close()
+        assert printer.stderr.read() == b"done\n"
+    assert printer.returncode == 0

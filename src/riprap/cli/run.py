@@ -109,6 +109,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the application and report."""
     from riprap.cli.following import follow
     from riprap.cli.summary import print_summary
+    from riprap.runtime.site import left_behind
     from riprap.runtime.supervision.decisions import Patience
 
     if arguments.trigger is not None:
@@ -120,7 +121,10 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         graph, buckets=arguments.buckets or 1, tasks=arguments.parallelism or 1, path=arguments.path
     )
     if arguments.folder is None:
-        refuse_occupied(graph)
+        try:
+            refuse_occupied(graph)
+        except UsageError as error:
+            raise UsageError(f"{error}{left_behind(arguments.runs / graph.name)}") from error
     delay = seconds("--restart-delay", arguments.restart_delay) if arguments.restart_delay else 0.0
     summary = follow(
         graph,

@@ -39,7 +39,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch."""
+    """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch; ``take_up`` is the
+    command that takes it up again, None once it has ended."""
 
     application: str
     run_folder: Path
@@ -50,6 +51,7 @@ class Summary:
     steady: float | None
     operators: Mapping[str, Totals]
     interrupted: bool
+    take_up: str | None = None
     quarantined: Mapping[str, int] = field(default_factory=dict)
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -76,6 +78,7 @@ class Summary:
             "events_per_s": self.events_per_s,
             "steady_events_per_s": self.steady,
             "interrupted": self.interrupted,
+            "take_up": self.take_up,
             "quarantined": dict(self.quarantined),
             "checkpoints": {name: dict(status) for name, status in self.checkpoints.items()},
             "operators": {
@@ -131,7 +134,15 @@ class Tally:
         return (self.tuples_in - self._first[1]) / (self._last - self._first[0])
 
 
-def summarise(graph: Graph, folder: Path, tally: Tally, *, seconds: float, interrupted: bool) -> Summary:
+def summarise(
+    graph: Graph,
+    folder: Path,
+    tally: Tally,
+    *,
+    seconds: float,
+    interrupted: bool,
+    take_up: str | None = None,
+) -> Summary:
     """Sum up the batches of a run that took so many seconds."""
     operators = {operator.name: tally.operators.get(operator.name, Totals()) for operator in graph}
     outputs = {sink.name: _output(sink, operators[sink.name].tuples_in) for sink in graph.of_kind(Sink)}
@@ -145,6 +156,7 @@ def summarise(graph: Graph, folder: Path, tally: Tally, *, seconds: float, inter
         steady=tally.steady,
         operators=operators,
         interrupted=interrupted,
+        take_up=take_up,
         quarantined=RunFolder(folder, time.time).quarantined(),
         checkpoints=dict(tally.checkpoints),
     )
@@ -168,7 +180,11 @@ def print_summary(summary: Summary, screen: Screen) -> None:
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
         screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")
-    screen.say(f"Run folder: {shown(summary.run_folder)}")
+    if summary.take_up is not None:
+        screen.say(f"Run folder: {shown(summary.run_folder)}. The run can be taken up:")
+        screen.say(f"  {summary.take_up}")
+    else:
+        screen.say(f"Run folder: {shown(summary.run_folder)} (the run has ended)")
 
 
 def _saved(status: Mapping[str, Any]) -> str:

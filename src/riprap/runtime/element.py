@@ -395,8 +395,11 @@ class Element:
         """Whether a batch of an earlier process is still to be handed over."""
         return self._runner.owes
 
-    def halt(self) -> None:
-        """Stop the query between two batches: Spark's own stop would cut off the batch at hand."""
+    def halt(self, *, save: bool = False) -> None:
+        """Stop the query between two batches: Spark's own stop would cut off the batch at hand.
+
+        With ``save``, protected operators are saved as they are then.
+        """
         if self._halted or self._query is None:
             return
         self._runner.close()
@@ -404,7 +407,7 @@ class Element:
         self._halted = True
         self._query.stop()
         if self._checkpointer is not None:
-            self._checkpointer.stop()
+            self._checkpointer.stop(save=save)
 
     def cut_off(self) -> None:
         """End the query in the middle of what it does, as a crash would; for trials of recovery in one process."""

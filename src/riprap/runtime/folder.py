@@ -1,9 +1,10 @@
 """A run's folder: settings, versions, events and metrics, for people and for later commands.
 
-<root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
+<root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest that has begun
     run.json         command line, options, notes (such as the seed of the feed), versions
     state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
-    events.jsonl     started, resumed, failed, interrupted, ended; failures and what was decided about them
+    events.jsonl     started, resumed, failed, interrupted, stopped (to be taken up), ended; failures and what was
+                     decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
                      (docs/profiles.md describes the line)
                      both are put aside when they are large, as events-0000000001.jsonl (riprap.runtime.rolled_lines)
@@ -59,13 +60,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, application: str, clock: Callable[[], float]) -> RunFolder:
-        """Make a new dated folder and point ``latest`` to it."""
+        """Make a new dated folder."""
         stamp = datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%d-%H%M%S")
         path = (root / application / f"{stamp}-{uuid.uuid4().hex[:6]}").absolute()
         path.mkdir(mode=0o700, parents=True)
-        link = path.parent / f".latest-{uuid.uuid4().hex[:6]}"
-        link.symlink_to(path.name)
-        link.rename(path.parent / "latest")
         return cls(path, clock)
 
     @classmethod
@@ -92,6 +90,12 @@ class RunFolder:
                 "new ones get theirs"
             )
         return about
+
+    def be_latest(self) -> None:
+        """Let ``latest`` beside it point to it: from now on there is something to take up."""
+        link = self.path.parent / f".latest-{uuid.uuid4().hex[:6]}"
+        link.symlink_to(self.path.name)
+        link.rename(self.path.parent / "latest")
 
     @property
     def identity(self) -> str:

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.05
 _log = logging.getLogger(__name__)
+# How a process leaves a run: for good; in good order, to be taken up; or because of an error.
+Close = Literal["ended", "stopped", "interrupted"]
 
 
 class Run:
@@ -102,9 +104,12 @@ class Run:
         self._warn()
         return True
 
-    def stop(self) -> None:
+    def stop(self, *, resume: bool = False) -> None:
         """End the run: finish the batch at hand, let what is under way between elements arrive, publish everything, let
         go of the state. What a source has read that cannot be read again is computed first.
+
+        With ``resume`` the run can be taken up again, ``app.run(folder=run.folder)``, and goes on as if it had never
+        been stopped: state stays in the host's memory, and protected operators are saved as they are.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
         """
@@ -112,7 +117,7 @@ class Run:
             return
         ended = False
         try:
-            self._drain()
+            self._drain(Draining(self.graph, self._folder, resume=resume))
             if not self._told:
                 self._raise_failure()
                 self._flush()
@@ -121,7 +126,7 @@ class Run:
         finally:
             # Also when the wait for what is under way was cut short: nothing may go on without the lease.
             self._halt()
-            self._close(ended=ended)
+            self._close("stopped" if ended and resume else "ended" if ended else "interrupted")
 
     def table(self, sink: str) -> pa.Table:
         """Return a sink's rows so far, as an Arrow table."""
@@ -170,27 +175,27 @@ class Run:
             self.stop()
         elif not self._over:
             self._halt()
-            self._close(ended=False)
+            self._close("interrupted")
 
     def _settle(self) -> None:
         for element in self._elements:
             element.settle()
 
-    def _drain(self) -> None:
-        """Halt the elements, each once it has read all that those before it put out."""
-        draining = Draining(self.graph, self._folder)
+    def _drain(self, draining: Draining) -> None:
+        """Halt the elements, each when it may."""
         for element in self._elements:
             if self._failed() is None:
                 element.leave_off()
         for element in self._elements:
             while self._failed() is None and not draining.may_halt(element):
                 element.await_end(_POLL_SECONDS)
-            element.halt()
+            element.halt(save=draining.resume)
             if self._failed() is not None:
                 self._halt()
                 return
             self._check_held(draining, element)
-            element.finish()
+            if not draining.resume:
+                element.finish()
 
     def _check_held(self, draining: Draining, element: Element) -> None:
         try:
@@ -237,22 +242,21 @@ class Run:
             self._folder.event("failed", error=type(error).__name__, message=str(error))
             raise error from failure
 
-    def _close(self, *, ended: bool) -> None:
+    def _close(self, how: Close) -> None:
         self._over = True
         self._brokers.stop()
         for element in self._elements:
             element.close_sinks()
-        close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
+        close_books(self._folder, self._lease, self._housing, self.progress(), how)
         if self._owns_session:
             self.session.stop()
 
 
-def close_books(
-    folder: RunFolder, lease: Lease, housing: Housing, progress: Progress, *, ended: bool
-) -> None:
+def close_books(folder: RunFolder, lease: Lease, housing: Housing, progress: Progress, how: Close) -> None:
     """Write down how a run came to its end, and let go of its pages; those of one that has not ended stay."""
+    ended = how == "ended"
     folder.event(
-        "ended" if ended else "interrupted",
+        how,
         batches=progress.batches,
         tuples_in=progress.tuples_in,
         tuples_out=dict(progress.tuples_out),

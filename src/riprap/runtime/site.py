@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import hashlib
 import os
@@ -16,7 +17,7 @@ from riprap.ownership import make_folder, remove_folder
 from riprap.runtime.folder import RunFolder
 from riprap.state.leases import Lease
 from riprap.state.ledger import Ledger
-from riprap.state.pages import PageStore, limit_for, page_root
+from riprap.state.pages import LEASE, PageStore, limit_for, page_root
 from riprap.state.seals import KEY, make_key, read_key
 
 # In a page folder's name: every executor has a folder of its own, as executors on several hosts would.
@@ -86,6 +87,30 @@ def _is_whole(store: PageStore, name: str) -> bool:
     except MissingPageError:
         return False
     return True
+
+
+def is_alive(run: Path) -> bool:
+    """Say whether a process has hold of a run, by its folder."""
+    try:
+        with (run / LEASE).open() as lease:
+            fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def left_behind(application: Path) -> str:
+    """Say of the newest run in an application's folder how to take it up; nothing if it has ended, or goes on."""
+    newest = application / "latest"
+    if not (newest / "run.json").exists() or (newest / "ended").exists() or is_alive(newest.resolve()):
+        return ""
+    where = os.path.relpath(newest)
+    return (
+        f"\nThere is a run of '{application.name}' that was left in the middle: take it up with folder={where!r} "
+        f"(on the command line: --folder {where})"
+    )
 
 
 def take_hold(

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from riprap.compiler import Layout, Plan, compile_graph, describe_state
-from riprap.errors import GraphError, RunError
+from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.connectors import FetchedSource, Files, Generated, ReadBySpark, list_files
 from riprap.graph.durations import Duration, seconds
 from riprap.graph.graph import Graph
@@ -27,7 +27,7 @@ from riprap.runtime.jvm_output import LOG, JvmLog
 from riprap.runtime.kafka import check_connector, session_config
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
-from riprap.runtime.site import Housing, take_hold
+from riprap.runtime.site import Housing, left_behind, take_hold
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
@@ -107,12 +107,17 @@ def run(
                 elements = start_elements(launch, layout.plans, housing)
             except PySparkException as error:
                 raise as_riprap_error(error) from error
-        except BaseException:
+            if not resume:
+                run_folder.be_latest()
+        except BaseException as error:
             lease.release()
             if not resume:
                 # Nothing was computed, so there is nothing to take up.
                 run_folder.end()
                 sweep(page_root(), clock=clock)
+            other = "" if resume else left_behind(run_folder.path.parent)
+            if other and isinstance(error, RiprapError):
+                raise type(error)(f"{error}{other}") from error
             raise
         return Run(
             layout=layout,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -267,6 +268,42 @@ from tests.runtime.supervision.watched import watched
 
 app = watched(Path("calls"), Path("out"), rate=int(os.environ["RATE"]))
 """
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_from_outside_and_taken_up(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in range(4):
+        put_file(tmp_path / "calls", file)
+    (tmp_path / "app.py").write_text(APPLICATION)
+    command = ["run", "app.py:app", "--batch-rows", "200", "--buckets", "4", "--parallelism", "2", "--json"]
+    search = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]
+    around: dict[str, Any] = {
+        "cwd": tmp_path,
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), "RATE": "50"},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
+    start = [sys.executable, "-m", "riprap"]
+    with subprocess.Popen([*start, *command, "--runs", str(runs)], **around) as supervisor:
+        wait_until(lambda: published(tmp_path / "out" / "by_callee") or supervisor.poll() is not None)
+        assert main(["stop", "latest", "--runs", str(runs), "--json"]) == 0
+        told, errors = supervisor.communicate()
+    assert supervisor.returncode == 0, errors
+    assert json.loads(capsys.readouterr().out)["can_be_taken_up"]
+    assert published(tmp_path / "out" / "by_caller") < 4 * ROWS
+    again = shlex.split(json.loads(told)["take_up"])
+    assert again[:3] == ["riprap", "run", "app.py:app"]
+
+    around["env"]["RATE"] = "2000"
+    done = subprocess.run([*start, *again[1:]], check=False, timeout=300, **around)
+
+    assert done.returncode == 0, done.stderr
+    found, right = rows_in(tmp_path / "out"), expected(range(4))
+    for name in ("by_caller", "by_callee"):
+        assert found[name] == right[name]
+    assert json.loads(done.stdout)["take_up"] is None
 
 
 @pytest.mark.slow

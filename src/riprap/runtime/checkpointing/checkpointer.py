@@ -155,11 +155,15 @@ class Checkpointer:
         )
         self._thread.start()
 
-    def stop(self) -> None:
-        """End; a checkpoint under way is finished first."""
+    def stop(self, *, save: bool = False) -> None:
+        """End; a checkpoint under way is finished first. With ``save``, everything is saved as it is now."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
+        if save:
+            for known in self._operators.values():
+                with self._turn:
+                    self._save(known)
         self._store.close()
 
     def note(self, record: Record, answers: Sequence[Answer]) -> None:

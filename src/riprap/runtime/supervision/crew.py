@@ -97,10 +97,10 @@ class Crew:
             member.element.close_sinks()
         self.begin([name], resume=[name])
 
-    def stop(self) -> None:
-        """Let elements come to an orderly end; :meth:`watch` sees to it."""
+    def stop(self, *, resume: bool = False) -> None:
+        """Let elements come to an orderly end, or be taken up again later; :meth:`watch` sees to it."""
         if self._draining is None:
-            self._draining = Draining(self._launch.graph, self._launch.folder)
+            self._draining = Draining(self._launch.graph, self._launch.folder, resume=resume)
             for member in self._members.values():
                 member.element.leave_off()
 
@@ -150,7 +150,7 @@ class Crew:
         if self._draining is None:
             element.settle()
         elif self._draining.may_halt(element):
-            element.halt()
+            element.halt(save=self._draining.resume)
         over = not element.active
         failure = element.failure()
         if failure is not None:
@@ -169,7 +169,8 @@ class Crew:
             if self._members[name].failed:
                 return
         element.halt()
-        element.finish()
+        if self._draining is None or not self._draining.resume:
+            element.finish()
         element.flush()
         element.close_sinks()
         del self._members[name]

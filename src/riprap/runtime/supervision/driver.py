@@ -5,6 +5,7 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
 
 from __future__ import annotations
 
+import io
 import os
 import queue
 import signal
@@ -70,8 +71,8 @@ class Driver:
                     self._start(graph, session, message)
                 case {"say": "retry", "element": element} if self._crew is not None:
                     self._crew.retry(element)
-                case {"say": "stop"} if self._crew is not None:
-                    self._crew.stop()
+                case {"say": "stop", "resume": resume} if self._crew is not None:
+                    self._crew.stop(resume=resume)
                 case {"say": "halt"}:
                     break
             if self._crew is not None:
@@ -134,8 +135,8 @@ class Driver:
         crew.begin(told["elements"], resume=told["resume"])
         # Elements have looked for their brokers before they started.
         self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
-        if told["stopping"]:
-            crew.stop()
+        if told["stopping"] is not None:
+            crew.stop(resume=told["stopping"] == "resume")
 
     def _beat(self, session: SparkSession) -> None:
         """Give signs of life; what it asks goes through the JVM, so that one that hangs is silent."""
@@ -164,6 +165,26 @@ class Driver:
         session.stop()
 
 
+class _Stdout(io.TextIOWrapper):
+    """Where users' functions print. When nobody reads it any more, they go on all the same."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._fall_silent()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+
+
 def _listen(link: Link, inbox: queue.Queue[Message]) -> None:
     for message in link.messages():
         inbox.put(message)
@@ -176,6 +197,7 @@ def main() -> None:
     incoming, outgoing = int(sys.argv[1]), int(sys.argv[2])
     for number in (incoming, outgoing):
         os.set_inheritable(number, False)
+    sys.stdout = _Stdout(sys.stdout.buffer, sys.stdout.encoding, line_buffering=sys.stdout.isatty())
     link = Link(incoming, outgoing)
     inbox: queue.Queue[Message] = queue.Queue()
     threading.Thread(target=_listen, args=(link, inbox), name="listen", daemon=True).start()

@@ -21,12 +21,13 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
 from riprap.runtime.session import check_master
-from riprap.runtime.site import Housing, take_hold
+from riprap.runtime.site import Housing, left_behind, take_hold
 from riprap.runtime.start import check_files, check_options, open_folder
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
+from riprap.runtime.supervision.requests import forget_stop
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 from riprap.runtime.supervision.warming import forget_warming
@@ -101,6 +102,7 @@ def supervise(
         sweep(page_root(), clock=clock)
         changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        forget_stop(run_folder.path)
         # What users close over, passwords included, is in it.
         save_private(run_folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(
@@ -147,6 +149,7 @@ class Supervised:
         self._recovered: list[Recovered] = []
         self._told = False
         self._closed = False
+        self._vain = False
         supervisor.thread.start()
 
     @property
@@ -194,12 +197,15 @@ class Supervised:
         self._raise()
         return True
 
-    def stop(self) -> None:
+    def stop(self, *, resume: bool = False) -> None:
         """End the run: finish what is under way, publish everything, let go of the state.
+
+        With ``resume`` the run can be taken up again with its folder, and goes on as if it had never been stopped:
+        state stays in the host's memory, and protected operators are saved as they are.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
         """
-        self._supervisor.stop()
+        self._supervisor.stop(resume=resume)
         while self._supervisor.thread.is_alive():
             self._supervisor.thread.join(_POLL_SECONDS)
         self._close()
@@ -231,23 +237,24 @@ class Supervised:
         error = self._supervisor.error
         if error is not None:
             self._told = True
-            raise (
-                error if isinstance(error, RiprapError) else RunError(f"the supervisor failed: {error!r}")
-            ) from error
+            if not isinstance(error, RiprapError):
+                raise RunError(f"the supervisor failed: {error!r}") from error
+            other = left_behind(self.folder.parent) if self._vain else ""
+            raise (type(error)(f"{error}{other}") if other else error) from error
 
     def _close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        ended = self._supervisor.ended
-        vain = not self._supervisor.was_up and not self._resume and not self._on_record()
-        if vain:
+        how = self._supervisor.close
+        self._vain = not self._supervisor.was_up and not self._resume and not self._on_record()
+        if self._vain:
             # Nothing was computed, so there is nothing to take up.
             self._folder.end()
         forget_warming(self.folder)
         sweep(page_root(), clock=self._clock)
-        close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
-        if vain:
+        close_books(self._folder, self._lease, self._housing, self.progress(), how)
+        if self._vain:
             sweep(page_root(), clock=self._clock)
             self._housing.remove()
         (self.folder / "graph.pickle").unlink(missing_ok=True)
