@@ -281,13 +281,13 @@ def test_a_run_is_stopped_from_outside_and_taken_up(
     search = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]
     around: dict[str, Any] = {
         "cwd": tmp_path,
-        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), "RATE": "50"},
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), "RATE": "20"},
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
     }
     start = [sys.executable, "-m", "riprap"]
     with subprocess.Popen([*start, *command, "--runs", str(runs)], **around) as supervisor:
-        wait_until(lambda: published(tmp_path / "out" / "by_callee") or supervisor.poll() is not None)
+        wait_until(lambda: published(tmp_path / "out" / "by_caller") or supervisor.poll() is not None)
         assert main(["stop", "latest", "--runs", str(runs), "--json"]) == 0
         told, errors = supervisor.communicate()
     assert supervisor.returncode == 0, errors
