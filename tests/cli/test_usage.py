@@ -29,7 +29,7 @@ def test_help_shows_the_commands_and_examples(riprap: Command) -> None:
         assert word in done.out
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "kill", "explain", "bench"])
+@pytest.mark.parametrize("command", ["demo", "run", "stop", "kill", "explain", "bench"])
 def test_every_command_has_help_with_examples(riprap: Command, command: str) -> None:
     done = riprap(command, "--help")
     assert done.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import riprap as rr
 from riprap.compiler import describe_state
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.site import is_alive, left_behind
+from riprap.state.leases import Lease
 
 
 def state_of(select: str, *, window: int = 5) -> dict[str, str]:
@@ -73,3 +76,24 @@ def test_other_processing_elements_are_refused(folder: RunFolder) -> None:
         rr.RunError, match=r"has processing elements .* state and channels would not be found"
     ):
         folder.keep_state_layout({"elements": apart, "buckets": 8, "operators": state_of("sum(a) as s")})
+
+
+def test_a_start_that_comes_to_nothing_leaves_the_newest_run_as_it_is(folder: RunFolder) -> None:
+    application = folder.path.parent
+    assert left_behind(application) == "", "there is none yet"
+    (folder.path / "run.json").write_text("{}")
+    folder.be_latest()
+    RunFolder.create(application.parent, "app", lambda: 0.0)
+
+    assert (application / "latest").resolve() == folder.path
+    where = os.path.relpath(application / "latest")
+    assert f"take it up with folder={where!r} (on the command line: --folder {where})" in left_behind(
+        application
+    )
+    lease = Lease.take(None, folder.path)
+    assert is_alive(folder.path)
+    assert left_behind(application) == "", "it goes on"
+    lease.release()
+    assert not is_alive(folder.path)
+    folder.end()
+    assert left_behind(application) == "", "it has ended"

@@ -17,6 +17,7 @@ from riprap.runtime.site import Housing
 from riprap.runtime.supervision.crew import Crew, SparkGoneError
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.messages import Link
+from riprap.runtime.supervision.requests import ask_to_stop
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 
@@ -65,6 +66,20 @@ def test_what_does_not_start_in_time_is_stuck(tmp_path: Path, monkeypatch: pytes
     assert process.restart_at is not None
     (failure,) = [e for e in supervisor._folder.read_events() if e["event"] == "failure"]
     assert failure["what"] == "Stuck"
+
+
+def test_others_may_ask_to_stop_and_garbage_is_no_request(tmp_path: Path) -> None:
+    supervisor = supervisor_of(tmp_path)
+    (tmp_path / "processes").mkdir()
+    (tmp_path / "processes" / "stop.request").write_text("{")
+    supervisor._hear_others()
+    assert supervisor._wants_stop is None
+    (told,) = supervisor._folder.read_events()
+    assert "stop.request is damaged: it is not JSON" in told["message"]
+
+    ask_to_stop(tmp_path, "resume")
+    supervisor._hear_others()
+    assert supervisor._wants_stop == "resume"
 
 
 def test_without_its_jvm_a_process_reports_no_failure_of_an_element(tmp_path: Path) -> None:

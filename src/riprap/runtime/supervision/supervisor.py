@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from riprap.compiler import compile_graph
+from riprap.errors import FormatError
 from riprap.graph.graph import Graph
 from riprap.runtime.changes import Changes
 from riprap.runtime.failures import named_error
@@ -40,7 +41,7 @@ from riprap.runtime.supervision.decisions import (
 from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
 from riprap.runtime.supervision.messages import Message
 from riprap.runtime.supervision.process import DriverProcess
-from riprap.runtime.supervision.requests import Stop, asked_to_stop
+from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
 from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, Recovery
 
 _TICK_SECONDS = 0.05
@@ -315,9 +316,7 @@ class Supervisor:
                     process.driver.link.send("retry", element=name)
             if process.told and not process.open and process.driver is not None:
                 process.driver.halt()
-        asked = asked_to_stop(self._folder.path)
-        if asked is not None:
-            self.stop(resume=asked == "resume")
+        self._hear_others()
         if self._wants_stop is not None:
             self._pass_on_stop()
         if not self.up.is_set() and all(e.ran for p in self._processes.values() for e in p.elements.values()):
@@ -388,6 +387,18 @@ class Supervisor:
             "batch_rows": told.batch_rows,
             "stopping": self._wants_stop,
         }
+
+    def _hear_others(self) -> None:
+        """Stop if another process has asked for it."""
+        try:
+            asked = asked_to_stop(self._folder.path)
+        except FormatError as error:
+            # Nobody's garbage ends a run.
+            forget_stop(self._folder.path)
+            self._folder.event("warning", message=str(error))
+            return
+        if asked is not None:
+            self.stop(resume=asked == "resume")
 
     def _pass_on_stop(self) -> None:
         for process in self._processes.values():
