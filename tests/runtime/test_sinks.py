@@ -199,6 +199,39 @@ def test_a_run_taken_up_again_goes_on_where_the_files_end(bench: Bench) -> None:
     assert values(second.table()) == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_file_without_contents_is_not_published(bench: Bench) -> None:
+    connector = rr.parquet(bench.folder, roll=0)
+    outputs = [bench.numbers(batch) for batch in range(3)]
+    first = bench.files(connector)
+    for batch in range(3):
+        first.publish(batch, outputs[batch])
+    for batch in (1, 2):
+        os.truncate(bench.folder / f"part-{batch:010d}-{batch:010d}.parquet", 0)
+    assert values(first.table()) == [0]
+
+    second = bench.files(connector, resume=True)
+    assert (second.published, len(bench.listing())) == (0, 1)
+    for batch in range(3):
+        second.take_up(batch, outputs[batch])
+    assert values(second.table()) == [0, 1, 2]
+
+
+def test_a_database_that_gets_batches_on_record_again_has_them_once(bench: Bench, tmp_path: Path) -> None:
+    connector = rr.to_sqlite(tmp_path / "out.db", "t")
+    outputs = [bench.numbers(batch) for batch in range(4)]
+    first = bench.publisher(connector)
+    for batch in range(3):
+        first.publish(batch, outputs[batch])
+
+    second = bench.publisher(connector, resume=True)
+    for batch in range(3):
+        second.take_up(batch, outputs[batch])
+    for batch in range(4):
+        second.publish(batch, outputs[batch])
+
+    assert values(second.table()) == [0, 1, 2, 3]
+
+
 def test_half_a_file_is_never_seen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     connector = rr.parquet(bench.folder, roll=0)
     publisher = bench.files(connector)

@@ -53,7 +53,8 @@ class Tables:
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in folder.iterdir():
-            # Half-written, or left empty by a power cut: then its batch is not on record, and looks again.
+            # Half-written, or left empty by a power cut: a batch that is on record is not computed again, and one that
+            # is not looks again.
             if path.name.startswith(".") or not path.stat().st_size:
                 path.unlink()
         batches = _batches(folder)
