@@ -204,11 +204,9 @@ def _spread(master: str | None) -> Iterator[Spread | None]:
         yield None
         return
     from riprap.model.spreading import on_spark
-    from riprap.runtime.jvm_output import output_to
     from riprap.runtime.session import make_session
 
-    with output_to(Path(os.devnull)):
-        session = make_session(master)
+    session = make_session(master, log=Path(os.devnull))
     try:
         yield on_spark(session)
     finally:

@@ -173,14 +173,12 @@ def left_out(form: Form | None) -> Iterator[str]:
 @contextlib.contextmanager
 def _session(spark: SparkSession | None, master: str | None, log: Path) -> Iterator[SparkSession]:
     """Give the session there is, or one of our own, whose JVM and workers write to ``log``."""
-    from riprap.runtime.jvm_output import output_to
     from riprap.runtime.session import make_session
 
     if spark is not None:
         yield spark
         return
-    with output_to(log):
-        session = make_session(master)
+    session = make_session(master, log=log)
     try:
         yield session
     finally:

@@ -3,19 +3,15 @@
 The JVM greets, warns about its modules, and reports its log level before any log setting can reach it. So it is
 started with the file as its output. It lives as long as the process that started it, and so do its descriptors: later
 runs of the process have the same file, under one more name.
-
-Where more than the JVM is to be kept quiet, :func:`output_to` points this process's own descriptors to the file, which
-the JVM inherits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import ClassVar
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -58,35 +54,7 @@ class JvmLog:
                 os.link(cls.path, folder / LOG)
 
 
-@contextlib.contextmanager
-def output_to(path: Path) -> Iterator[None]:
-    """Point descriptors 1 and 2 to a file; what Python writes to stderr goes where it went before."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with contextlib.ExitStack() as stack:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        stack.callback(os.close, file)
-        for number in (1, 2):
-            copy = os.dup(number)
-            stack.callback(os.close, copy)
-            stack.callback(os.dup2, copy, number)
-            os.dup2(file, number)
-        if _writes_to(sys.stderr, 2):
-            own = stack.enter_context(
-                open(copy, "w", encoding=sys.stderr.encoding, buffering=1, closefd=False)
-            )
-            stack.enter_context(contextlib.redirect_stderr(own))
-        yield
-
-
 def tail(path: Path) -> str:
     """Return a log's last lines."""
     text = path.read_text(errors="replace") if path.exists() else ""
     return "\n".join(text.splitlines()[-_TAIL_LINES:])
-
-
-def _writes_to(stream: IO[str], number: int) -> bool:
-    try:
-        return stream.fileno() == number
-    except (OSError, ValueError):
-        return False

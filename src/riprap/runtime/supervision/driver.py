@@ -25,7 +25,6 @@ from riprap.graph.operators import Source
 from riprap.ownership import read_file
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.jvm_output import output_to, tail
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
@@ -89,17 +88,14 @@ class Driver:
         return graph
 
     def _session(self, graph: Graph) -> SparkSession | None:
-        log = Path(self._opening["log"])
         try:
             config = session_config(graph, self._opening["config"])
-            with output_to(log):
-                session = make_session(self._opening["master"], config)
+            session = make_session(self._opening["master"], config, Path(self._opening["log"]))
             check_connector(session, graph)
         except RiprapError as error:
             self._link.send("not started", error=type(error).__name__, message=str(error))
         except Exception as error:
-            text = f"Spark did not start: {error}\n{tail(log)}".rstrip()
-            self._link.send("not started", error="RunError", message=text)
+            self._link.send("not started", error="RunError", message=f"Spark did not start: {error}")
         else:
             return session
         return None
