@@ -31,20 +31,20 @@ def open_folder(path: str | Path, *, levels: int = 1, make: bool = False) -> Ite
     Levels that are missing are made if asked for. What is above them is taken as it is: the system's, or named by the
     user.
     """
-    whole = Path(path).absolute()
-    *own, base = [whole, *whole.parents][: levels + 1]
-    opened = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # As text: it is done for every page, and pathlib takes longer than the system.
+    level, *own = os.path.abspath(path).rsplit(os.sep, levels)
+    opened = os.open(level or os.sep, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for level in reversed(own):
-            outer = opened
+        for name in own:
+            level, outer = f"{level}{os.sep}{name}", opened
             if make:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(level.name, 0o700, dir_fd=outer)
+                    os.mkdir(name, 0o700, dir_fd=outer)
             try:
-                opened = os.open(level.name, _FOLDER, dir_fd=outer)
+                opened = os.open(name, _FOLDER, dir_fd=outer)
             except OSError as error:
                 # A link is reported as one loop too many, or as what it is not.
-                _refuse(level, os.stat(level.name, dir_fd=outer, follow_symlinks=False), error)
+                _refuse(level, os.stat(name, dir_fd=outer, follow_symlinks=False), error)
                 raise
             os.close(outer)
             _refuse(level, os.fstat(opened), None)
@@ -92,7 +92,7 @@ def is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.getuid()
 
 
-def _refuse(level: Path, status: os.stat_result, error: OSError | None) -> None:
+def _refuse(level: str, status: os.stat_result, error: OSError | None) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISLNK(status.st_mode):
         why = "is a link"
