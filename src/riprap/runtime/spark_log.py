@@ -114,25 +114,21 @@ class SparkLog:
         Spark goes by the newest entry and the one before it. A batch that was planned and is not on record was never
         given to anyone, and may be planned anew.
         """
-        damaged = self._drop_damaged(record.batch)
-        newest, there = (
-            record.batch,
-            [b for b in (record.batch - 1, record.batch) if self.planned(b) is not None],
-        )
-        if newest < 0 or len(there) == min(newest + 1, 2):
-            if newest >= 0:
-                self.compare(record)
+        damaged, newest = self._drop_damaged(record.batch), record.batch
+        if newest < 0:
             return damaged
-        if newest in there or self._not_ours:
+        lost = [batch for batch in (newest - 1, newest) if batch >= 0 and self.planned(batch) is None]
+        if newest not in lost or self._not_ours:
             self.compare(record)
-        if newest > 0 and newest - 1 not in there:
+        if newest - 1 in lost:
             starts = {name: start for name, (start, _) in record.sources.items()}
             self._write(newest - 1, starts, record.time, before.frontier if before is not None else None)
-        if newest not in there:
+        if newest in lost:
             ends = {name: end for name, (_, end) in record.sources.items()}
             self._write(newest, ends, record.time, record.frontier)
-        self._name_query()
-        return True
+        if lost:
+            self._name_query()
+        return damaged or bool(lost)
 
     def _drop_damaged(self, newest: int) -> bool:
         """Remove what cannot be read: of the offsets from the newest on record, and of the commits."""
