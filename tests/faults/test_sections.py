@@ -69,4 +69,4 @@ def test_a_section_that_the_stream_does_not_reach_the_end_of_is_left_out(
         assert np.asarray(seeded.right.local).tolist() == counts
         # All is lost from there on, and that is one whole section.
         assert found.R == 1
-        assert any("are no whole section" in warning for warning in left_out(setup.form)) == (rest > 0)
+        assert any("that is no whole section" in warning for warning in left_out(setup.form)) == (rest > 0)

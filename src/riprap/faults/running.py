@@ -163,10 +163,10 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
 def left_out(form: Form | None) -> Iterator[str]:
     """Say so where the stream ends inside a section."""
     if form is not None and form.rest:
-        what = "positions of the source" if form.by is None else f"numbers of {form.by}"
+        what = "positions" if form.by is None else form.by
         yield (
-            f"the last {form.rest:,} {what} are no whole section of {form.length:,}: what R and I are made of ends "
-            "before them"
+            f"the stream ends inside a section, of which it has {form.rest:,} of {form.length:,} ({what}): that is no "
+            "whole section, and R and I are made of those before it"
         )
 
 
