@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from riprap.bench.model import table
+
 TOP = Path(__file__).parents[2]
 README = " ".join((TOP / "benchmarks" / "README.md").read_text().split())
 
@@ -81,3 +83,10 @@ def test_the_tables_of_campaigns_are_what_was_found() -> None:
             (at,) = (each for each in replicas[model][name]["by_outage"] if each["outage"] == outage)
             both = [*zip(at["R_at"], at["I_at"], strict=True), (at["R"], at["I"])]
             assert " | ".join(f"{r} ({i:.2f})" for r, i in both) in page, (name, outage)
+
+
+def test_predictions_are_those_of_the_result() -> None:
+    points, _, growth, *_ = table(result("model")).split("\n\n")
+
+    assert " ".join(points.split()) in README
+    assert " ".join(growth.split()) in README
