@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Command
 
+from riprap.runtime.output_lease import OutputLease
+
 APPLICATION = """\
 import riprap as rr
 
@@ -126,6 +128,12 @@ def test_output_that_is_taken(riprap: Command, feed_file: Path, tmp_path: Path) 
     done = riprap("run", "bargain", "--feed", feed_file)
     assert done.code == 2
     assert "--overwrite" in done.err
+
+    held = OutputLease.take(tmp_path / "bargains", run="another", sink="Sink", resume=False)
+    done = riprap("run", "bargain", "--feed", feed_file, "--overwrite")
+    held.release()
+    assert done.code == 2
+    assert "is being written to by sink 'Sink' of run another" in " ".join(done.err.split())
 
 
 def test_a_demo_leaves_alone_what_it_did_not_make(riprap: Command, tmp_path: Path) -> None:

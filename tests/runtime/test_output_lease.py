@@ -69,6 +69,15 @@ def test_a_lease_that_says_nothing_is_nobodys(tmp_path: Path) -> None:
         take(tmp_path, "mine", resume=True).release()
 
 
+def test_a_lease_is_no_way_to_another_file(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / NAME).symlink_to("precious")
+
+    with pytest.raises(RunError, match="cannot write to the output folder"):
+        take(tmp_path, "mine")
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
 def numbers(name: str, first: int, out: Path) -> rr.Application:
     app = rr.Application(name)
     source = app.source("in", rr.rows([{"n": first + i} for i in range(5)], "n bigint"))

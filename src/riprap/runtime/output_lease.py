@@ -36,22 +36,11 @@ class OutputLease:
         """Take hold of a folder; refuse one that a live process writes to, or that is not the run's any more."""
         path = folder / NAME
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise RunError(f"cannot write to the output folder {folder}: {error}") from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunError(
-                    f"the output folder {folder} is being written to by {_said(_owner(path))}: two writers would "
-                    "replace each other's files. Choose another folder, or wait until that run has ended"
-                ) from None
-            except OSError as error:
-                raise RunError(
-                    f"the output folder {folder} cannot be locked against other runs: {error}. Choose one on a file "
-                    "system that has locks"
-                ) from error
+            _lock(descriptor, folder)
             before = _owner(path)
             if resume and before.get("run", run) != run:
                 raise RunError(
@@ -82,6 +71,33 @@ class OutputLease:
     def release(self) -> None:
         """Let others have the folder."""
         self._let_go()
+
+
+def refuse_held(folder: Path) -> None:
+    """Refuse a folder that a live process writes to, and leave it as it is."""
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        _lock(descriptor, folder)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RunError(
+            f"the output folder {folder} is being written to by {_said(_owner(folder / NAME))}: two writers would "
+            "replace each other's files. Choose another folder, or wait until that run has ended"
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"the output folder {folder} cannot be locked against other runs: {error}. Choose one on a file system "
+            "that has locks"
+        ) from error
 
 
 def _owner(path: Path) -> dict[str, Any]:
