@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from riprap.graph.connectors.files import (
-    FileFormat,
-    Files,
-    FileSink,
-    csv,
-    files,
-    folder_scan,
-    json,
-    list_files,
-    parquet,
-    sink_of,
-)
+from riprap.graph.connectors.file_sinks import FileFormat, FileSink, csv, json, parquet, sink_of
+from riprap.graph.connectors.files import Files, files, folder_scan, list_files
 from riprap.graph.connectors.generated import Generated, rate, ticks
 from riprap.graph.connectors.memory import (
     Callback,

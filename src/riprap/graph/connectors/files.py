@@ -1,12 +1,11 @@
-"""Files as sources and sinks."""
+"""Files as sources."""
 
 from __future__ import annotations
 
 import glob
 import itertools
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
 
@@ -25,22 +24,11 @@ from riprap.graph.connectors.checks import (
 )
 from riprap.graph.connectors.checks import on_bad_record as check_on_bad_record
 from riprap.graph.connectors.columns import held
-from riprap.graph.connectors.notation import (
-    PLAIN,
-    CompressionOptions,
-    Notation,
-    ReadOptions,
-    WriteOptions,
-    Writing,
-    notation_of,
-    writing_of,
-)
+from riprap.graph.connectors.notation import PLAIN, Notation, ReadOptions, notation_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.durations import Duration, seconds
 
-FileFormat = Literal["parquet", "csv", "json"]
 SourceFormat = Literal["parquet", "csv", "json", "text"]
-_FORMATS: Mapping[str, SourceFormat] = {
+FORMATS: Mapping[str, SourceFormat] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
@@ -83,38 +71,6 @@ class Files:
     def listing(self) -> list[str]:
         """Return the files there are now, in reading order."""
         return list_files(self.patterns, self.format)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSink:
-    """A folder of files; a batch appears in it whole or not at all."""
-
-    PROMISE: ClassVar[Promise] = Promise(
-        call="rr.parquet(...), rr.csv(...), rr.json(...)",
-        does="writes a folder of Parquet, CSV or JSON-lines files",
-        after_failure="holds each batch once: files are named after their batches",
-    )
-
-    path: str
-    format: FileFormat
-    roll_rows: int
-    roll_seconds: float
-    overwrite: bool = False
-    writing: Writing = field(default_factory=Writing)
-
-    def __str__(self) -> str:
-        return f"{self.format} files in {self.path}"
-
-    @property
-    def folder(self) -> str:
-        """The folder itself, however it was spelled."""
-        return os.path.realpath(self.path)
-
-    @property
-    def ending(self) -> str:
-        """What the names of its files end with."""
-        gzip = self.format != "parquet" and self.writing.compression == "gzip"
-        return f".{self.format}" + (".gz" if gzip else "")
 
 
 def files(
@@ -215,67 +171,10 @@ def _files(
     )
 
 
-def parquet(
-    path: str | Path,
-    *,
-    roll_rows: int = 500_000,
-    roll: Duration = "10s",
-    overwrite: bool = False,
-    **options: Unpack[CompressionOptions],
-) -> FileSink:
-    """Write Parquet files.
-
-    Small batches are gathered until there are ``roll_rows`` rows, or until a batch comes ``roll`` seconds after the
-    first; the end of the run publishes the rest. ``roll=0`` makes every batch a file. ``compression`` is snappy, gzip,
-    zstd, lz4, brotli or none.
-    """
-    return _file_sink(path, "parquet", roll_rows, roll, overwrite, dict(options))
-
-
-def csv(
-    path: str | Path,
-    *,
-    roll_rows: int = 500_000,
-    roll: Duration = "10s",
-    overwrite: bool = False,
-    **options: Unpack[WriteOptions],
-) -> FileSink:
-    """Write CSV files. Rolled as ``parquet``.
-
-    ``options`` are those of Spark's writer: ``sep``, ``header`` (there is one, unless it is False), ``nullValue`` (the
-    text for null), ``quoteAll``, and ``compression`` (none or gzip).
-    """
-    return _file_sink(path, "csv", roll_rows, roll, overwrite, dict(options))
-
-
-def json(
-    path: str | Path,
-    *,
-    roll_rows: int = 500_000,
-    roll: Duration = "10s",
-    overwrite: bool = False,
-    **options: Unpack[CompressionOptions],
-) -> FileSink:
-    """Write JSON-lines files. Rolled as ``parquet``. ``compression`` is none or gzip."""
-    return _file_sink(path, "json", roll_rows, roll, overwrite, dict(options))
-
-
-def sink_of(path: str | Path) -> FileSink:
-    """Make a sink of a bare path: of the format its name ends in, Parquet where it ends in none."""
-    ending = Path(path).suffix
-    format = _FORMATS.get(ending) if ending else "parquet"
-    if format is None or format == "text":
-        raise GraphError(
-            f"'{path}' ends in '{ending}', which is no format to write. Name a folder that ends in .parquet, .csv or "
-            ".json or in nothing (Parquet), or write rr.parquet(...), rr.csv(...) or rr.json(...)"
-        )
-    return _SINKS[format](path)
-
-
 def list_files(patterns: Sequence[str], format: SourceFormat) -> list[str]:
     """Expand paths, folders and patterns to files of a format, each pattern's in order of name."""
     # Text files are named in any way.
-    endings = tuple(e for e, f in _FORMATS.items() if f == format) if format != "text" else ("",)
+    endings = tuple(e for e, f in FORMATS.items() if f == format) if format != "text" else ("",)
     found: dict[str, None] = {}
     for pattern in patterns:
         if Path(pattern).is_dir():
@@ -307,7 +206,7 @@ def _plain_ending(name: str) -> str:
 def _guess_format(patterns: Sequence[str]) -> SourceFormat:
     names = (_plain_ending(p) for p in patterns)
     for name in itertools.chain(names, *(_folder_names(p) for p in patterns)):
-        for ending, format in _FORMATS.items():
+        for ending, format in FORMATS.items():
             if name.endswith(ending):
                 return format
     raise GraphError(
@@ -330,26 +229,3 @@ def _schema_of_parquet(patterns: Sequence[str]) -> pa.Schema:
     # Of no rows, everything fits that can be held at all.
     held(schema.empty_table(), found[0])
     return schema
-
-
-def _file_sink(
-    path: str | Path,
-    format: FileFormat,
-    roll_rows: int,
-    roll: Duration,
-    overwrite: bool,
-    options: Mapping[str, object],
-) -> FileSink:
-    whole_number(f"{format}(roll_rows=...)", roll_rows)
-    period = 0.0 if roll in (0, 0.0, "0s") else seconds(f"{format}(roll=...)", roll)
-    return FileSink(
-        path=str(path),
-        format=format,
-        roll_rows=roll_rows,
-        roll_seconds=period,
-        overwrite=overwrite,
-        writing=writing_of(format, options),
-    )
-
-
-_SINKS: Mapping[str, Callable[[str | Path], FileSink]] = {"parquet": parquet, "csv": csv, "json": json}
