@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,6 +18,8 @@ import riprap as rr
 from riprap.errors import RunError
 from riprap.graph.connectors import list_files
 from riprap.runtime.output_lease import NAME, OutputLease
+from riprap.runtime.sinks import make_publisher
+from riprap.state.pages import PageStore
 
 HOLD = """
 import sys, time
@@ -47,6 +50,26 @@ def test_a_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
         take(tmp_path, "a", resume=True)
     with pytest.raises(RunError, match="the rows of this run are gone"):
         first.check()
+
+
+def test_who_is_refused_for_what_is_in_a_folder_does_not_take_it_over(tmp_path: Path) -> None:
+    take(tmp_path, "killed").release()
+    (tmp_path / "part-0000000000-0000000000.parquet").write_text("rows")
+    app = rr.Application("app")
+    app.sink("out", app.source("in", rr.rows([], "n bigint")), rr.parquet(tmp_path))
+    sink: Any = app.graph()["out"]
+    with pytest.raises(RunError, match="holds 1 files of an earlier run"):
+        make_publisher(
+            sink,
+            PageStore(str(tmp_path / "results")),
+            None,
+            run="refused",
+            resume=False,
+            tell=lambda *_, **__: None,
+            clock=lambda: 0.0,
+        )
+
+    take(tmp_path, "killed", resume=True).release()
 
 
 def test_a_killed_owner_is_in_nobodys_way(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,13 @@ class OutputLease:
         self._let_go = weakref.finalize(self, os.close, descriptor)
 
     @classmethod
-    def take(cls, folder: Path, *, run: str, sink: str, resume: bool) -> OutputLease:
-        """Take hold of a folder; refuse one that a live process writes to, or that is not the run's any more."""
+    def take(
+        cls, folder: Path, *, run: str, sink: str, resume: bool, prepare: Callable[[], None] = lambda: None
+    ) -> OutputLease:
+        """Take hold of a folder; refuse one that a live process writes to, or that is not the run's any more.
+
+        What ``prepare`` refuses stays with the run that had it, which may be taken up again.
+        """
         path = folder / NAME
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -47,6 +53,7 @@ class OutputLease:
                     f"the output folder {folder} is now that of {_said(before)}: what this run had written there may "
                     "be gone. Start a new run, with another folder"
                 )
+            prepare()
             owner = {"format": FORMAT, "run": run, "sink": sink, "pid": os.getpid()}
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps(owner).encode())

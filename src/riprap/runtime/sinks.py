@@ -102,11 +102,6 @@ class FilePublisher:
         self._pending: list[tuple[int, Sequence[Output]]] = []
         self._since = 0.0
         self._lease = self._take_hold(run, sink, resume)
-        try:
-            self._prepare(resume)
-        except BaseException:
-            self._lease.release()
-            raise
         self.published = max((last for _, last, _ in self._parts()), default=-1)
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
@@ -165,7 +160,9 @@ class FilePublisher:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make the output folder {self._folder}: {error}") from error
-        return OutputLease.take(self._folder, run=run, sink=sink, resume=resume)
+        return OutputLease.take(
+            self._folder, run=run, sink=sink, resume=resume, prepare=lambda: self._prepare(resume)
+        )
 
     def _prepare(self, resume: bool) -> None:
         for half in self._folder.glob("_part-*"):
