@@ -36,8 +36,9 @@ LAYERS = (
     "cli",
     "__main__",
 )
-# `Application.run` is the one step from a description to its effect, and imports the runtime when it is called.
-THE_DOOR = (Path("graph/application.py"), "riprap.runtime")
+# `Application.run` is the one step from a description to its effect: it imports the runtime when it is called, and says
+# in its signature what a session is.
+THE_DOOR = (Path("graph/application.py"), ("riprap.runtime", "pyspark.sql.SparkSession"))
 WITHOUT_SPARK = LAYERS[: LAYERS.index("compiler")]
 
 
