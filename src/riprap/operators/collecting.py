@@ -52,7 +52,7 @@ class Closed:
 def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], slot: str = "0") -> Closed:
     """Collect the tuples of port 0, of which ``values`` are to be kept, and find the windows that close."""
     chunk, events = given.inputs[0], Events.of(given)
-    marked = len(events.signal_event) > 0
+    marked = len(events.signal_event) > 0 or given.ends is not None
     counts = np.bincount(chunk.code, minlength=len(given.keys))
     touched = np.arange(len(given.keys)) if marked else np.flatnonzero(counts)
     new = struct_of(values, chunk.rows)

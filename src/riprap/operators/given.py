@@ -33,6 +33,8 @@ class Given:
     ``needed`` says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts
     for the batch. ``tags`` has the tag of each rank, and ``origin`` is where in it the source's number stands. ``key``
     seals objects of the user's in pages; it is empty for state that nobody else can get at.
+    ``ends`` is there in the last batch of finite input that is to be flushed: the rank of the end of each key, for
+    which nothing more comes.
     """
 
     inputs: tuple[Chunk, ...]
@@ -45,6 +47,7 @@ class Given:
     tags: tuple[Ints, ...] = ()
     origin: int = 1
     key: bytes = b""
+    ends: Ints | None = None
 
     @property
     def depth(self) -> int:

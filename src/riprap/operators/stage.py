@@ -178,6 +178,7 @@ class _Stage:
             tags=self.arrival.tags,
             origin=self.origin if self.arrival.from_sources else self.origin + 2,
             key=self.key,
+            ends=self.arrival.ends,
         )
 
     def _older(self, operator: Operator, slot: str) -> Pages:
