@@ -42,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trigger", metavar="TIME", help="look for input every TIME (1s, 500ms), until Ctrl-C"
     )
     group.add_argument(
+        "--at-end",
+        choices=("flush",),
+        help="at the end of finite input put out what windows and queues still hold",
+    )
+    group.add_argument(
         "--batch-rows", type=positive, default=500_000, metavar="N", help="tuples a batch (500000)"
     )
     group.add_argument(
@@ -142,6 +147,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         config=config,
         ignore_state=arguments.ignore_state,
         fresh=arguments.fresh,
+        at_end=arguments.at_end,
         patience=Patience(delay=delay, standby=tuple(arguments.standby)),
         spare=arguments.spare,
     )

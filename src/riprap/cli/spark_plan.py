@@ -41,6 +41,7 @@ def spark_plan(layout: Layout, *, master: str | None) -> str:
                     start=0,
                     batch_rows=1,
                     finite=True,
+                    flush=False,
                     rates={},
                 )
                 save_plan(Path(setting.plan), plan)

@@ -83,6 +83,7 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         store: str | None = None,
         ignore_state: Collection[str] = (),
         fresh: bool = False,
+        at_end: Literal["flush"] | None = None,
         notes: Mapping[str, str | int | float] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Run:
@@ -104,6 +105,7 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         :param store: where checkpoints go, a folder or an URL (the run's folder)
         :param ignore_state: operators whose state may go when a run is taken up, because they have changed
         :param fresh: let all state go
+        :param at_end: ``"flush"``: at the end of finite input, put out what windows and queues still hold
         :param notes: what else one would want to know to repeat the run, for its folder
         :param clock: what tells the time
         """
@@ -127,6 +129,7 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
             store=store,
             ignore_state=ignore_state,
             fresh=fresh,
+            at_end=at_end,
             notes=notes,
             clock=clock,
         )

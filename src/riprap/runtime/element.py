@@ -23,7 +23,7 @@ from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handing_over import hand_over
-from riprap.runtime.inflow import recorded
+from riprap.runtime.inflow import END, recorded
 from riprap.runtime.kafka import await_brokers
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
@@ -53,6 +53,7 @@ class Launch:
     batch_rows: int
     clock: Callable[[], float]
     store: str | None = None
+    flush: bool = False
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -115,6 +116,7 @@ class Launch:
             start=number,
             batch_rows=self.batch_rows,
             finite=self.interval is None,
+            flush=self.flush,
             rates=rates,
         )
         save_plan(Path(setting.plan), plan)
@@ -320,6 +322,8 @@ class Element:
         if self._runner.owes:
             return False
         done = self._done()
+        if self._launch.flush and not done.get(END):
+            return False
         if not self.plan.inlets:
             return all(
                 SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
@@ -328,8 +332,8 @@ class Element:
         channels = self._launch.folder.path / "channels"
         for channel in self.plan.inlets.values():
             reader = ChannelReader(channels / channel.name, self.plan.name)
-            # In this order: a frontier asked for after the end is the last.
-            if not reader.ended or reader.frontier != done.get(channel.root):
+            # In this order: a frontier asked for after the end is the last. Others may have gone further.
+            if not reader.ended or _before(done.get(channel.root), reader.frontier):
                 return False
         return True
 
@@ -438,6 +442,10 @@ class Element:
         """Make visible all that sinks have taken."""
         for publisher in self.publishers.values():
             publisher.flush()
+
+
+def _before(done: int | None, frontier: int | None) -> bool:
+    return frontier is not None and (done is None or done < frontier)
 
 
 def _rates(graph: Graph, plan: Plan) -> dict[str, float]:

@@ -34,15 +34,29 @@ Offset = dict[str, Any]
 
 # In the offset of sources that interleave by an ordering column: the ordering number up to which all are read.
 FRONTIER = "$frontier"
+# In the offset of finite input that is to be flushed: 1 once its end has been planned, which is a batch of its own.
+END = "$end"
 
 
 @dataclass
 class Piece(InputPartition):
-    """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers."""
+    """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers.
+
+    Or it reads nothing and puts out what is held at the end of the input, if ``ends``: at ``frontier``, or where there
+    is none, at the batch.
+    """
 
     task: int
     sources: dict[str, tuple[int, int, list[Segment]]] = field(default_factory=dict)
     frontiers: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    ends: bool = False
+    frontier: int | None = None
+
+    def end(self, batch: int) -> int | None:
+        """Return the frontier of the end of the input, None where this is not the end."""
+        if not self.ends:
+            return None
+        return batch if self.frontier is None else self.frontier
 
 
 class Inflow(Protocol):
@@ -74,6 +88,11 @@ def read_piece(plan: Plan, setting: Setting, piece: Piece) -> dict[str, Rows]:
     if plan.inlets:
         return {entry.name: _read_channel(plan, setting, entry.name, piece) for entry in plan.entries}
     return {name: read_source(plan, name, *rows) for name, rows in piece.sources.items()}
+
+
+def is_end(start: Offset, end: Offset) -> bool:
+    """Say whether a batch is the end of its input."""
+    return bool(end.get(END)) and not start.get(END)
 
 
 def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> Rows:
@@ -111,19 +130,30 @@ class SourceInflow:
         }
 
     def initial(self) -> Offset:
-        return dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
+        offset: Offset = dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
+        return offset | ({END: 0} if self._setting.flush else {})
 
     def fix(self) -> None:
         for feed in self._feeds.values():
             feed.fix()
 
     def latest(self, start: Offset) -> Offset:
-        end = self._next(start)
+        end = self._next_or_end(start)
         for name, positions in self._positions.items():
             positions.check(start[name], end[name])
         for feed in self._feeds.values():
             feed.log.sync()
         return end
+
+    def _next_or_end(self, start: Offset) -> Offset:
+        rows = {name: end for name, end in start.items() if name != END}
+        further = self._next(rows)
+        if further != rows or not self._setting.flush:
+            return further | ({END: start[END]} if END in start else {})
+        if start.get(END) or not all(self._exhausted(name, start[name]) for name in self._feeds):
+            return start
+        beyond = {FRONTIER: start[FRONTIER] + 1} if start.get(FRONTIER) is not None else {}
+        return {**start, **beyond, END: 1}
 
     def _next(self, start: Offset) -> Offset:
         if not self._plan.aligned:
@@ -152,7 +182,7 @@ class SourceInflow:
                     span = high - low
                     low, high = low + span * task // plan.tasks, low + span * (task + 1) // plan.tasks
                 sources[name] = (low, high, feed.log.between(low, high))
-            pieces.append(Piece(task, sources))
+            pieces.append(Piece(task, sources, ends=is_end(start, end), frontier=end.get(FRONTIER)))
         return pieces
 
     def commit(self, end: Offset) -> None:
@@ -223,25 +253,36 @@ class ChannelInflow:
         self._setting = setting
 
     def initial(self) -> Offset:
-        return dict.fromkeys(self._plan.roots)
+        return dict.fromkeys(self._plan.roots) | ({END: 0} if self._setting.flush else {})
 
     def fix(self) -> None: ...
 
     def latest(self, start: Offset) -> Offset:
-        end = dict(start)
-        for root in start:
-            found = [
-                reader_of(self._plan, self._setting, stream).next(start[root], self._setting.batch_rows)
-                for stream, channel in self._plan.inlets.items()
-                if channel.root == root
-            ]
-            if all(f is not None for f in found):
+        end, over = dict(start), True
+        for root in self._plan.roots:
+            found = []
+            for stream, channel in self._plan.inlets.items():
+                if channel.root == root:
+                    reader = reader_of(self._plan, self._setting, stream)
+                    # In this order: what is there once a channel has ended is all there will ever be.
+                    ended, further = reader.ended, reader.next(start[root], self._setting.batch_rows)
+                    over &= ended and further is None
+                    # One that has ended holds up none that goes further: their last batches are after its own.
+                    if not (self._setting.flush and ended and further is None):
+                        found.append(further)
+            if found and all(f is not None for f in found):
                 end[root] = min(f for f in found if f is not None)
+        if self._setting.flush and over and not start.get(END):
+            root = self._plan.root
+            if end.get(root) is not None:
+                end[root] += 1
+            end[END] = 1
         return end
 
     def pieces(self, start: Offset, end: Offset) -> list[Piece]:
-        frontiers = {root: (start[root], end[root]) for root in end}
-        return [Piece(task, frontiers=frontiers) for task in range(self._plan.tasks)]
+        frontiers = {root: (start[root], end[root]) for root in self._plan.roots}
+        ends, frontier = is_end(start, end), end.get(self._plan.root)
+        return [Piece(task, {}, frontiers, ends, frontier) for task in range(self._plan.tasks)]
 
     def commit(self, end: Offset) -> None:
         if self._plan.replays:

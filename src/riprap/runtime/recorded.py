@@ -125,6 +125,7 @@ class RecordedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rows=rows,
                 tables=tables_of(plan, setting, batch),
                 read_seconds=seconds,
+                end=partition.end(batch),
             )
             yield answer_batch(partition.task, answer.to_json())
             return

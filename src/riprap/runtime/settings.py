@@ -23,6 +23,7 @@ _ENTRIES = {
     "start": int,
     "batch_rows": int,
     "finite": bool,
+    "flush": bool,
     "rates": dict,
 }
 _REMEDY = "Take the run up again: every start writes a new one"
@@ -40,6 +41,7 @@ class Setting:
     start: int
     batch_rows: int
     finite: bool
+    flush: bool
     rates: Mapping[str, float]
 
 

@@ -16,7 +16,7 @@ from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.connectors import FetchedSource, Files, Generated, ReadBySpark, list_files
 from riprap.graph.durations import Duration, seconds
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
+from riprap.graph.operators import Gate, Source
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
@@ -50,6 +50,7 @@ def run(
     store: str | None = None,
     ignore_state: Collection[str] = (),
     fresh: bool = False,
+    at_end: Literal["flush"] | None = None,
     notes: Mapping[str, str | int | float] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Run:
@@ -57,7 +58,13 @@ def run(
     if spark is not None and (master is not None or config is not None):
         raise GraphError("give spark= or master= and config=, not both")
     interval = check_options(
-        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
+        graph,
+        trigger=trigger,
+        batch_rows=batch_rows,
+        buckets=buckets,
+        parallelism=parallelism,
+        path=path,
+        at_end=at_end,
     )
     if folder is None:
         check_files(graph, interval)
@@ -95,6 +102,7 @@ def run(
                 batch_rows=batch_rows,
                 clock=clock,
                 store=store,
+                flush=at_end == "flush",
             )
             run_folder.describe(
                 graph.name,
@@ -143,6 +151,7 @@ def check_options(
     buckets: int | None,
     parallelism: int | None,
     path: Literal["direct", "exchange"] | None,
+    at_end: str | None = None,
 ) -> float | None:
     """Refuse what cannot be run before Spark starts, which takes seconds; return the trigger's seconds."""
     if not isinstance(batch_rows, int) or isinstance(batch_rows, bool) or batch_rows < 1:
@@ -150,6 +159,8 @@ def check_options(
     layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1, path=path)
     interval = None if trigger is None else seconds("trigger=", trigger)
     _check_end(layout, interval)
+    if at_end is not None:
+        _check_flush(layout, interval, at_end)
     return interval
 
 
@@ -228,6 +239,23 @@ def _check_end(layout: Layout, interval: float | None) -> None:
         source = (endless or watched)[0]
         why = "never ends" if endless else "is read beside a Spark DataFrame, so the run has no end"
         raise GraphError(f"{source}: {source.connector} {why}. Give trigger= and stop the run yourself")
+
+
+def _check_flush(layout: Layout, interval: float | None, at_end: str) -> None:
+    """Refuse to flush at the end of input that has none, or what cannot be flushed."""
+    if at_end != "flush":
+        raise GraphError(f"at_end= takes 'flush', got {at_end!r}. Without it open windows put out nothing")
+    if interval is not None:
+        raise GraphError("at_end= is for runs whose input ends: leave out trigger=, or at_end=")
+    for gate in layout.graph.of_kind(Gate):
+        raise GraphError(
+            f"{gate} ({gate.location}): what waits for an acknowledgement cannot be put out at the end. Leave out "
+            "at_end=, or the gate"
+        )
+    if any(plan.path == "exchange" for plan in layout.plans):
+        raise GraphError(
+            "at_end='flush' is for sources that are read directly: not for Spark DataFrames, Kafka and path='exchange'"
+        )
 
 
 def options_of(

@@ -21,7 +21,7 @@ from riprap.compiler.plan import is_clock
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.durable import Durable, holds_objects
 from riprap.runtime.crash import reach
-from riprap.runtime.inflow import Piece, read_piece
+from riprap.runtime.inflow import Piece, is_end, read_piece
 from riprap.runtime.settings import load_setting
 from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
@@ -200,7 +200,11 @@ class Recovery:
         self._replace(ledger.get(since), pages, gone=True)
         for batch in range(since + 1, newest.batch + 1):
             record = ledger.get(batch)
-            pieces = [Piece(task, frontiers=dict(record.sources)) for task in range(self.plan.tasks)]
+            starts, ends = ({name: each[n] for name, each in record.sources.items()} for n in (0, 1))
+            pieces = [
+                Piece(task, {}, dict(record.sources), is_end(starts, ends), ends.get(self.plan.root))
+                for task in range(self.plan.tasks)
+            ]
             answers = [
                 run_task(
                     self.plan,
@@ -209,6 +213,7 @@ class Recovery:
                     task=piece.task,
                     attempt=f"{self.start}.again.{piece.task}",
                     rows=read_piece(self.plan, setting, piece),
+                    end=piece.end(batch),
                 )
                 for piece in pieces
             ]

@@ -118,6 +118,7 @@ class Driver:
             batch_rows=told["batch_rows"],
             clock=time.time,
             store=told["store"],
+            flush=told["flush"],
         )
         plans = [plan for plan in layout.plans if plan.name in told["elements"]]
         folders = (housing.state, housing.results)

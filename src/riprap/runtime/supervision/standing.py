@@ -28,6 +28,7 @@ class Conditions:
     parallelism: int | None
     path: Literal["direct", "exchange"] | None
     store: str | None
+    at_end: Literal["flush"] | None
     notes: Mapping[str, Any]
     spare: bool
     stdout: int | None

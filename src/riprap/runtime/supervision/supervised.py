@@ -57,6 +57,7 @@ def supervise(
     store: str | None = None,
     ignore_state: Collection[str] = (),
     fresh: bool = False,
+    at_end: Literal["flush"] | None = None,
     notes: Mapping[str, str | int | float] | None = None,
     patience: Patience = _PATIENCE,
     spare: bool | None = None,
@@ -71,7 +72,13 @@ def supervise(
     this one's. The graph travels to them by pickle: what its functions change of this process's memory stays there.
     """
     interval = check_options(
-        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism, path=path
+        graph,
+        trigger=trigger,
+        batch_rows=batch_rows,
+        buckets=buckets,
+        parallelism=parallelism,
+        path=path,
+        at_end=at_end,
     )
     if folder is None:
         check_files(graph, interval)
@@ -89,6 +96,7 @@ def supervise(
         parallelism=parallelism,
         path=path,
         store=store,
+        at_end=at_end,
         notes=dict(notes or {}),
         spare=interval is not None if spare is None else spare,
         stdout=stdout,

@@ -384,6 +384,7 @@ class Supervisor:
             "path": told.path,
             "store": told.store,
             "interval": told.interval,
+            "flush": told.at_end == "flush",
             "batch_rows": told.batch_rows,
             "stopping": self._wants_stop,
         }
