@@ -46,7 +46,7 @@ def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: P
     assert told["tuples_in"] == EVENTS
     assert told["tuples_out"] == len(expected) > 500
     assert told["batches"] == 3
-    assert list(told["operators"]["Aggregator"]) == ["in", "out", "seconds", "state_bytes"]
+    assert list(told["operators"]["Aggregator"]) == ["in", "out", "seconds", "state_bytes", "late"]
     assert told["operators"]["Source"]["in"] == EVENTS
     assert told["operators"]["Sink"]["in"] == len(expected)
     assert told["operators"]["Aggregator"]["state_bytes"] > 0

@@ -25,7 +25,7 @@ def copying(sink: object = None) -> rr.Graph:
 
 
 def batch(number: int, rows: int, *, time: float, repeated: bool = False) -> dict[str, Any]:
-    did = {"in": rows, "out": rows, "seconds": 0.5, "state_bytes": 100 + number}
+    did = {"in": rows, "out": rows, "seconds": 0.5, "state_bytes": 100 + number, "late": number}
     return {
         "batch": number,
         "time": time,
@@ -49,7 +49,7 @@ def test_batches_are_summed_and_state_is_that_of_the_last() -> None:
     assert (summary.batches, summary.tuples_in, summary.tuples_out) == (2, 40, 40)
     assert (summary.events_per_s, summary.steady) == (5.0, 15.0)
     told = summary.to_json()
-    assert told["operators"]["copy"] == {"in": 40, "out": 40, "seconds": 1.0, "state_bytes": 102}
+    assert told["operators"]["copy"] == {"in": 40, "out": 40, "seconds": 1.0, "state_bytes": 102, "late": 3}
     assert told["outputs"] == {"sink": {"path": str(Path("out").absolute()), "format": "json", "tuples": 40}}
 
 

@@ -33,7 +33,7 @@ def operators(*answers: Answer) -> dict[str, Any]:
 def test_tasks_are_added_up_and_what_there_is_one_of_is_not_said_twice() -> None:
     source, plain = Activity(5, 5, 0.0), Activity(5, 4, 1.0)
     split = Activity(5, 4, 1.0, streams={"a": 1, "b": 3})
-    joined = Activity(4, 9, 1.0, ports=(1, 3), marks_in=2)
+    joined = Activity(4, 9, 1.0, ports=(1, 3), marks_in=2, late=3)
     did = {"source": source, "plain": plain, "split": split, "joined": joined}
     state = {"joined/0": (10, 100), "joined/1": (20, 400), "plain/0": (3, 30)}
 
@@ -49,6 +49,7 @@ def test_tasks_are_added_up_and_what_there_is_one_of_is_not_said_twice() -> None
             "seconds": 2.0,
             "ports": [2, 6],
             "punctuations": {"in": 4, "out": 0},
+            "late": 6,
             "state_tuples": 60,
             "state_bytes": 1000,
             "slots": {"0": 20, "1": 40},

@@ -26,6 +26,7 @@ class Totals:
     tuples_out: int = 0
     seconds: float = 0.0
     state_bytes: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,7 @@ class Summary:
                     "out": did.tuples_out,
                     "seconds": did.seconds,
                     "state_bytes": did.state_bytes,
+                    "late": did.late,
                 }
                 for name, did in self.operators.items()
             },
@@ -124,6 +126,7 @@ class Tally:
                 tuples_out=before.tuples_out + int(did["out"]),
                 seconds=before.seconds + float(did["seconds"]),
                 state_bytes=int(did.get("state_bytes", 0)),
+                late=before.late + int(did.get("late", 0)),
             )
 
     @property
@@ -177,6 +180,11 @@ def print_summary(summary: Summary, screen: Screen) -> None:
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
     for name, status in summary.checkpoints.items():
         screen.say(f"{name}: {_saved(status)}")
+    for name, did in summary.operators.items():
+        if did.late:
+            screen.say(
+                f"{name}: {did.late:,} tuples came after newer ones of their key, and count as if as new"
+            )
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
         screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")

@@ -30,13 +30,15 @@ LONG_AGO = np.iinfo(np.int64).min
 @dataclass(frozen=True, slots=True)
 class Extents:
     """The windows that are due, key by key: window ``i`` is rows ``low[i]`` to ``high[i]`` of the history, for touched
-    key ``key[i]``, because of event ``event[i]``. ``kept`` is the first row each touched key still holds."""
+    key ``key[i]``, because of event ``event[i]``. ``kept`` is the first row each touched key still holds, and ``late``
+    how many tuples told an earlier time than their key's newest."""
 
     key: Ints
     low: Ints
     high: Ints
     event: Ints
     kept: Ints
+    late: int
 
 
 def find_extents(
@@ -61,6 +63,8 @@ def find_extents(
     size, period = _sizes(window, emit, measured)
     last = _unpack(counters[:, 1], window, measured)
     before = given.ticks.before if given.ticks is not None else None
+    timed = window.time is not None and window.on is not None
+    told = measured.copy() if timed else measured
     key, low, high, due, kept, seen, newest = _find(
         history.starts, history.fresh, event, measured, present,
         events.signal_event, events.is_tick, events.time,
@@ -72,7 +76,8 @@ def find_extents(
         counters[:, 0] = seen % emit.tuples
     if window.on is not None:
         counters[:, 1] = _pack(newest, window)
-    return Extents(key, low, high, due, kept)
+    late = int(np.count_nonzero(present & (told < measured))) if timed else 0
+    return Extents(key, low, high, due, kept, late)
 
 
 def _measure(window: Window) -> int:

@@ -57,10 +57,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an operator made of a batch: a chunk for each output, and a new state page for each slot that changed."""
+    """What an operator made of a batch: a chunk for each output, and a new state page for each slot that changed.
+
+    ``late`` counts tuples that came after newer ones of their key, where time is read off them.
+    """
 
     outputs: tuple[Chunk, ...]
     pages: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    late: int = 0
 
 
 def derive(

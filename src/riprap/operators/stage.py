@@ -27,7 +27,8 @@ class Activity:
     """What an operator did in a batch.
 
     ``ports`` and ``streams`` say how many tuples came in by each port and went out on each stream, where that is not
-    said already: where there are several. ``marks_in`` and ``marks_out`` are punctuations.
+    said already: where there are several. ``marks_in`` and ``marks_out`` are punctuations, ``late`` is how many tuples
+    came after newer ones of their key.
     """
 
     tuples_in: int
@@ -37,6 +38,7 @@ class Activity:
     streams: Mapping[str, int] = field(default_factory=dict)
     marks_in: int = 0
     marks_out: int = 0
+    late: int = 0
 
 
 @dataclass(slots=True)
@@ -252,6 +254,7 @@ def _activity(operator: Operator, given: Given, result: Result, seconds: float) 
         streams=dict(zip(operator.outputs, made, strict=True)) if several else {},
         marks_in=sum(len(c.marks) for c in given.inputs),
         marks_out=sum(len(c.marks) for c in result.outputs),
+        late=result.late,
     )
 
 

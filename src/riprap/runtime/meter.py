@@ -162,6 +162,8 @@ def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
             _add_all(line, "streams", did.streams)
             if did.marks_in or did.marks_out:
                 _add_all(line, "punctuations", {"in": did.marks_in, "out": did.marks_out})
+            if did.late:
+                line["late"] = line.get("late", 0) + did.late
         slots = Counter(slot.split("/")[0] for slot in answer.state)
         for slot, (tuples, size) in answer.state.items():
             name, _, short = slot.partition("/")
