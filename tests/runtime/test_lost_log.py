@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -168,6 +169,8 @@ def ledger_and_log(tmp_path: Path, last: int = 3) -> tuple[Plan, Ledger, SparkLo
     ledger, log = Ledger(str(tmp_path / "ledger")), SparkLog(tmp_path / "spark", plan)
     ledger.begin(8)
     (tmp_path / "spark" / "offsets").mkdir(parents=True)
+    (tmp_path / "spark" / "commits").mkdir()
+    (tmp_path / "spark" / "metadata").write_text('{"id": "a"}')
     for batch in range(last + 1):
         start, end = (5 * batch or None), 5 * batch + 5
         ledger.write(Record(epoch=0, batch=batch, sources={"numbers_in": (start, end)}, frontier=batch))
@@ -201,6 +204,27 @@ def test_other_input_for_a_batch_on_record_is_an_error(tmp_path: Path) -> None:
         agree_on(plan, ledger, log)
     with pytest.raises(LedgerError, match="batch 3"):
         log.compare(ledger.get(3))
+
+
+def test_commits_of_any_version_are_left_alone_and_garbage_goes(tmp_path: Path) -> None:
+    plan, ledger, log = ledger_and_log(tmp_path)
+    commits = log.folder / "commits"
+    (commits / "2").write_text('v2\n{"nextBatchWatermarkMs": 0}')
+
+    assert agree_on(plan, ledger, log) == []
+    assert log.committed(2)
+
+    (commits / "3").write_bytes(b"\xff\x00garbage")
+    assert agree_on(plan, ledger, log) == ["warning"]
+    assert [log.committed(batch) for batch in (2, 3)] == [True, False]
+
+
+def test_a_query_that_has_lost_its_name_alone_gets_another(tmp_path: Path) -> None:
+    plan, ledger, log = ledger_and_log(tmp_path)
+    (log.folder / "metadata").unlink()
+
+    assert agree_on(plan, ledger, log) == ["warning"]
+    assert json.loads((log.folder / "metadata").read_text())["id"]
 
 
 @pytest.mark.parametrize("harm", ["gone", "empty", "cut short"])

@@ -38,6 +38,16 @@ def test_the_newest_few_stay(tmp_path: Path) -> None:
     assert sum(sizes) < 4 * 1100
 
 
+def test_without_a_word_four_stay(tmp_path: Path) -> None:
+    lines = RolledLines(tmp_path, "events", full=1)
+    for number in range(10):
+        lines.append({"number": number})
+    assert [line["number"] for line in lines.read()] == [6, 7, 8, 9]
+    following = lines.follow()
+    lines.append({"number": 10})
+    assert [line["number"] for line in following.new()] == [10]
+
+
 def test_a_line_that_comes_while_the_file_is_put_aside_is_not_missed(tmp_path: Path) -> None:
     lines = RolledLines(tmp_path, "events", full=30)
     following = lines.follow()

@@ -26,7 +26,7 @@ from riprap.runtime import listed_feed
 from riprap.runtime.listed_feed import ListedFeed, spool_rows
 from riprap.runtime.positions import Positions
 from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import SegmentLog
+from riprap.runtime.segments import Segment, SegmentLog
 from riprap.runtime.start import check_files
 
 SCHEMA = parse_schema("n bigint, s string")
@@ -639,3 +639,17 @@ def test_a_feed_that_goes_on_has_no_last_line(tmp_path: Path) -> None:
 def test_a_last_line_is_a_line_of_text(tmp_path: Path, open_files: Any, options: dict[str, Any]) -> None:
     with pytest.raises(rr.GraphError, match=r"\(last_line=\.\.\.\) takes a text, for files of text"):
         open_files(tmp_path, **options)
+
+
+def test_what_a_dead_process_listed_is_synced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SegmentLog(tmp_path)
+    path = log.spool(0, pa.table({"n": [1, 2]}))
+    log.add(Segment(file="fetched", path=str(path), kind="arrow", start=0, rows=2))
+    synced: list[Path] = []
+    monkeypatch.setattr("riprap.runtime.segments.sync_file", synced.append)
+
+    SegmentLog(tmp_path).sync()
+
+    assert synced == [path, tmp_path / "segments.jsonl", tmp_path]

@@ -22,6 +22,8 @@ from riprap.state.saving import parse_line
 
 _FULL = 16 << 20
 _KEEP = 4
+# No line is as long.
+_LONGEST = 1 << 20
 
 Line = dict[str, Any]
 
@@ -99,7 +101,7 @@ class RolledLines:
             others = self._put_by()
             number = others[-1][0] + 1 if others else 1
             self._path.rename(self._folder / f"{self._name}-{number:010d}.jsonl")
-            for _, path in others[: len(others) + 1 - self._keep]:
+            for _, path in others[: max(0, len(others) + 1 - self._keep)]:
                 path.unlink(missing_ok=True)
 
 
@@ -111,8 +113,13 @@ class Following:
         self._read: dict[int, int] = {}
 
     def skip(self) -> None:
-        """Pass over what is there."""
-        self.new()
+        """Pass over what is there, up to the last line that is whole."""
+        with contextlib.ExitStack() as opened:
+            for number, file in self._lines._open(opened):
+                start = max(0, file.seek(0, os.SEEK_END) - _LONGEST)
+                file.seek(start)
+                whole = file.read().rpartition(b"\n")
+                self._read[number] = start + len(whole[0]) + len(whole[1])
 
     def new(self) -> list[Line]:
         """Return the lines that came since the last time."""

@@ -169,6 +169,8 @@ class SegmentLog:
         if good < len(lines):
             # What a crash cut off or left empty was not synced, so no offset refers to it.
             os.truncate(self._path, sum(map(len, lines[:good])))
+        # Whoever wrote the rest may have died before it was synced.
+        self._unsynced += [*(Path(s.path) for s in self.segments if s.spooled), self._path]
 
     def _take(self, line: Any) -> bool:
         """Take in a line of the list, unless it names rows that are not on the disk."""

@@ -11,6 +11,7 @@ and says what a batch had, so that the log is put right from it, and a batch on 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from riprap.runtime.inflow import FRONTIER
 from riprap.state.ledger import Record
 
 _VERSION = "v1"
+# Of a commit only that it is there counts, in whatever version of its format.
+_COMMIT = re.compile(rb"v\d+\n\{")
 # How Spark writes that a source has nothing yet.
 _NOTHING = "-"
 _NOTHING_YET = -(2**63)
@@ -57,12 +60,12 @@ class SparkLog:
                 return None
             json.loads(settings)
             ends: dict[str, Any] = dict(json.loads(lines.pop(0))) if self._by_row else {}
-        except (OSError, TypeError, ValueError):
+            aligned = ends.pop(FRONTIER, None)
+            # A DataFrame of the user's may have several streams in it: the first stands for all.
+            ends |= {source.name: line for source, line in zip(self._by_spark, lines, strict=False)}
+            return Planned(ends, self._frontier(batch, ends, aligned))
+        except (OSError, TypeError, ValueError, KeyError):
             return None
-        aligned = ends.pop(FRONTIER, None)
-        # A DataFrame of the user's may have several streams in it: the first stands for all.
-        ends |= {source.name: line for source, line in zip(self._by_spark, lines, strict=False)}
-        return Planned(ends, self._frontier(batch, ends, aligned))
 
     def _frontier(self, batch: int, ends: dict[str, Any], aligned: int | None) -> int:
         """Say how far the element's streams are complete, in what its frontiers count.
@@ -139,7 +142,9 @@ class SparkLog:
         dropped += [path for b in self._listed("commits") if not _is_commit(path := commits / str(b))]
         for path in dropped:
             path.unlink()
-        return self._name_query(missing_too=False) or bool(dropped)
+        # A log without entries is that of a query which has not begun, and names itself.
+        begun = bool(self._listed("offsets") or self._listed("commits"))
+        return self._name_query(missing_too=begun) or bool(dropped)
 
     def _write(self, batch: int, ends: dict[str, Any], time: float, frontier: int | None) -> None:
         lines = [
@@ -169,7 +174,7 @@ class SparkLog:
 
 
 def _is_commit(path: Path) -> bool:
-    return path.read_text().startswith(f"{_VERSION}\n{{")
+    return _COMMIT.match(path.read_bytes()) is not None
 
 
 def _holds_id(path: Path) -> bool:
