@@ -122,7 +122,7 @@ def test_a_condition_is_boolean() -> None:
         ("sum(ticker) as y", "sum needs numbers, got string: ticker"),
         ("max(raw) as y", "max of binary is not supported: raw"),
         ("ticker", "no aggregate in it"),
-        ("sum(price)", "`$0` has no name"),
+        ("sum(price)", "sum(price) has no name"),
     ],
 )
 def test_mistakes_in_aggregates(text: str, message: str) -> None:

@@ -50,6 +50,22 @@ def test_a_fault_begins_where_it_would_if_no_stream_lagged(by: str | None) -> No
         )
 
 
+@pytest.mark.parametrize("by", ["n", None])
+@pytest.mark.parametrize("offset", [101, 105])
+def test_a_fault_whose_effects_nobody_would_see_is_refused(by: str | None, offset: int) -> None:
+    campaign = Campaign(
+        sink="Out",
+        score=Count(),
+        offsets=(offset,),
+        tuples=(4,),
+        section=SECTION,
+        by=by,
+        targets=(("Rows",),),
+    )
+    with pytest.raises(rr.GraphError, match=f"offset {offset}: .*does not reach the end of.*smaller offset"):
+        Setup.of(meeting(109).graph(), campaign)
+
+
 @pytest.mark.parametrize(("by", "section"), [("n", SECTION), (None, SECTION), ("at", SECTION * 1_000_000)])
 def test_a_section_that_the_stream_does_not_reach_the_end_of_is_left_out(
     by: str | None, section: int

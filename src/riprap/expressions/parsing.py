@@ -147,7 +147,9 @@ class Binder:
         if not name and isinstance(item, exp.Column):
             name = self._found(item).name
         if not name:
-            raise self.error(item, f"{expression.sql} has no name", f"Write: {expression.sql} as name")
+            # As the user wrote it: calls of aggregates have names of their own by now.
+            written = item.sql("spark", normalize_functions=False)
+            raise self.error(item, f"{written} has no name", f"Write: {written} as name")
         if expression.type == NULL:
             raise self.error(item, f"{name} is null without a type", "Write cast(null as int)")
         if expression.type == INTERVAL:

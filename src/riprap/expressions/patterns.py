@@ -2,7 +2,8 @@
 
 Spark searches by backtracking, RE2 in linear time, and their languages differ in many small things. So a pattern is
 read as Java reads it and written anew with RE2's means: a dot that stops at every line break of Java, letters of either
-case by ASCII, and so on. What RE2 cannot do, or does otherwise, is refused with the reason.
+case by ASCII, and so on. What RE2 cannot do, or does otherwise, is refused with the reason; but for ``\\b``, which goes
+by ASCII as in Java from 19 on, while older ones look at other letters too.
 """
 
 from __future__ import annotations

@@ -120,6 +120,11 @@ class Setup:
                 first = min(each.position(hit.first) for each, hit in there)
                 last = max(each.position(min(hit.first + hit.count, len(each)) - 1) for each, hit in there)
             spans[task.cell] = section_at(form, output, first), section_at(form, output, last)
+            if form.rest and spans[task.cell][0] == form.count:
+                raise GraphError(
+                    f"offset {task.offset:,}: the fault begins in the last section, which the stream does not reach "
+                    "the end of, so that its effects are not seen. Give a smaller offset, or a longer feed"
+                )
         return replace(self, form=form, spans=spans)
 
     def _play(self, graph: Graph) -> tuple[set[str], Golden]:
