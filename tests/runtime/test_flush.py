@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.runtime.harness import Programs, on_record, only_run, read_parts, whole
+from tests.runtime.harness import Programs, on_record, only_run, read_parts, wait_until, whole
 
 import riprap as rr
+from riprap.graph.connectors import SourceConnector
 
 ROWS = [{"k": "ab"[i % 2], "x": i} for i in range(11)]
 OPTIONS: dict[str, Any] = {"batch_rows": 4, "buckets": 4, "parallelism": 2, "at_end": "flush"}
 END = 3  # after three batches of rows
 
 
-def sums(out: Path) -> rr.Application:
+def sums(out: Path, feed: SourceConnector | None = None) -> rr.Application:
     """Build sums of three by key in one processing element, and of all of them in another."""
     app = rr.Application("sums")
-    source = app.source("source", rr.rows(ROWS, "k string, x bigint"))
+    source = app.source("source", feed or rr.rows(ROWS, "k string, x bigint"))
     threes = app.aggregate(
         "threes", source, by="k", window=rr.tumbling(tuples=3), select="sum(x) as total, count(*) as n"
     )
@@ -50,9 +53,25 @@ def test_a_kill_at_the_end_changes_nothing(
     programs.finish(programs.start("flush_sums.py", tmp_path / "work", job, f"{step}:{END}"), code=-9)
     folder = only_run(tmp_path / "runs")
     assert on_record(folder) == (END if step == "recorded" else END - 1)
-    with sums(tmp_path / "out").run(spark=spark, folder=folder, **OPTIONS) as run:
+    # Whoever takes it up need not know how it was to end.
+    remembered = {name: value for name, value in OPTIONS.items() if name != "at_end"}
+    with sums(tmp_path / "out").run(spark=spark, folder=folder, **remembered) as run:
         run.wait()
     expected(tmp_path / "out")
+
+
+def test_a_stop_is_not_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        feed = rr.from_tcp("127.0.0.1", port, schema="k string, x bigint", format="json")
+        run = sums(tmp_path, feed).run(spark=spark, runs=tmp_path / "runs", **OPTIONS)
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall("".join(json.dumps(row) + "\n" for row in ROWS).encode())
+            wait_until(lambda: run.progress().tuples_in == len(ROWS))
+            run.stop()
+    assert whole(read_parts(tmp_path / "parts")).num_rows == 3
+    assert not list((tmp_path / "whole").glob("*.parquet"))
 
 
 def test_open_windows_are_put_out_only_if_asked_for(spark: SparkSession, tmp_path: Path) -> None:

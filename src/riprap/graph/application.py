@@ -105,7 +105,8 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         :param store: where checkpoints go, a folder or an URL (the run's folder)
         :param ignore_state: operators whose state may go when a run is taken up, because they have changed
         :param fresh: let all state go
-        :param at_end: ``"flush"``: at the end of finite input, put out what windows and queues still hold
+        :param at_end: ``"flush"``: at the end of finite input, put out what windows and queues still hold;
+            a run that is taken up goes on as it began
         :param notes: what else one would want to know to repeat the run, for its folder
         :param clock: what tells the time
         """

@@ -23,7 +23,7 @@ from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handing_over import hand_over
-from riprap.runtime.inflow import END, recorded
+from riprap.runtime.inflow import END, has_all, recorded
 from riprap.runtime.kafka import await_brokers
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
@@ -322,20 +322,21 @@ class Element:
         if self._runner.owes:
             return False
         done = self._done()
-        if self._launch.flush and not done.get(END):
-            return False
+        flushed = not self._launch.flush or bool(done.get(END))
         if not self.plan.inlets:
-            return all(
+            return flushed and all(
                 SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
                 for s in recorded(self.plan)
             )
         channels = self._launch.folder.path / "channels"
-        for channel in self.plan.inlets.values():
-            reader = ChannelReader(channels / channel.name, self.plan.name)
+        inlets = self.plan.inlets.values()
+        readers = [ChannelReader(channels / channel.name, self.plan.name) for channel in inlets]
+        for channel, reader in zip(inlets, readers, strict=True):
             # In this order: a frontier asked for after the end is the last. Others may have gone further.
             if not reader.ended or _before(done.get(channel.root), reader.frontier):
                 return False
-        return True
+        # Where the run is stopped, channels finish and the input has not ended.
+        return flushed or not all(map(has_all, readers))
 
     def leave_off(self) -> None:
         """Let sources that cannot be replayed fetch no more: what they have fetched is still to be computed."""

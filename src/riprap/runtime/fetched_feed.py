@@ -44,6 +44,7 @@ class FetchedFeed:
         # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
         self._once = not connector.PROMISE.exact
         self._leaving = Leaving(folder)
+        self._left = False
         self._hung_up = False
         self._ahead = _BATCHES_AHEAD * batch_rows
         self._fetcher: Fetcher = open_fetcher(connector, tell)
@@ -63,7 +64,7 @@ class FetchedFeed:
             )
         self._taken = start
         self._room.set()
-        if self._thread is None and not (self._finite and self.log.end is not None):
+        if self._thread is None and not self.ended:
             self._thread = threading.Thread(target=self._run, name=f"fetch {self._source.name}", daemon=True)
             self._thread.start()
         end = min(self.log.rows, start + rows)
@@ -82,7 +83,11 @@ class FetchedFeed:
 
     @property
     def over(self) -> bool:
-        return (self._finite or self._leaving.asked) and self.log.end is not None
+        return self._left or self.ended
+
+    @property
+    def ended(self) -> bool:
+        return self._finite and self.log.end is not None
 
     def fix(self) -> None:
         self._finite = True
@@ -93,8 +98,8 @@ class FetchedFeed:
                 time.sleep(_POLL_SECONDS)
             if self._leaving.asked:
                 self._fetcher.close()
-                # Here only: the input has not ended, and whoever takes the run up reads on.
-                self.log.end = self.log.rows
+                # The list says nothing of it: the input has not ended, and whoever takes the run up reads on.
+                self._left = True
                 self._leaving.answer(self.log.rows)
         except BaseException as error:
             # For the thread that asks for rows: it is raised there.

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from riprap.channels import ChannelReader
+from riprap.channels import ChannelReader, Footer
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.graph.connectors import ReadBySpark
@@ -95,6 +95,19 @@ def is_end(start: Offset, end: Offset) -> bool:
     return bool(end.get(END)) and not start.get(END)
 
 
+def holds_end(segment: Footer | None) -> bool:
+    """Say whether the newest segment of a channel is of the end of the input, after which nothing comes."""
+    return segment is not None and bool(segment.sources.get(END, (None, None))[1])
+
+
+def has_all(reader: ChannelReader) -> bool:
+    """Say whether a channel has all there will ever be, what is put out at the end of the input included.
+
+    One that is finished need not: a run that is stopped finishes its channels too, with its windows still open.
+    """
+    return reader.ended and holds_end(reader.newest)
+
+
 def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> Rows:
     """Read the columns of a source that the stage needs."""
     source = plan.graph[name]
@@ -150,7 +163,9 @@ class SourceInflow:
         further = self._next(rows)
         if further != rows or not self._setting.flush:
             return further | ({END: start[END]} if END in start else {})
-        if start.get(END) or not all(self._exhausted(name, start[name]) for name in self._feeds):
+        if start.get(END) or not all(
+            feed.ended and start[name] == feed.log.rows for name, feed in self._feeds.items()
+        ):
             return start
         beyond = {FRONTIER: start[FRONTIER] + 1} if start.get(FRONTIER) is not None else {}
         return {**start, **beyond, END: 1}
@@ -222,7 +237,7 @@ class SourceInflow:
     def _exhausted(self, name: str, end: int) -> bool:
         """Say whether a source has no more to come."""
         feed = self._feeds[name]
-        return feed.over and end == feed.log.end
+        return feed.over and end == feed.log.rows
 
     def _ordering(self, name: str, start: Offset, end: int) -> np.ndarray:
         """Return the ordering numbers of a source's next tuples; it must not fall behind what has been done."""
@@ -258,21 +273,22 @@ class ChannelInflow:
     def fix(self) -> None: ...
 
     def latest(self, start: Offset) -> Offset:
-        end, over = dict(start), True
+        end, flush, over = dict(start), self._setting.flush, self._setting.flush
         for root in self._plan.roots:
             found = []
             for stream, channel in self._plan.inlets.items():
                 if channel.root == root:
                     reader = reader_of(self._plan, self._setting, stream)
-                    # In this order: what is there once a channel has ended is all there will ever be.
-                    ended, further = reader.ended, reader.next(start[root], self._setting.batch_rows)
-                    over &= ended and further is None
+                    # In this order: what is there once a channel has all is all there will ever be.
+                    whole = flush and has_all(reader)
+                    further = reader.next(start[root], self._setting.batch_rows)
+                    over &= whole and further is None
                     # One that has ended holds up none that goes further: their last batches are after its own.
-                    if not (self._setting.flush and ended and further is None):
+                    if not whole or further is not None:
                         found.append(further)
             if found and all(f is not None for f in found):
                 end[root] = min(f for f in found if f is not None)
-        if self._setting.flush and over and not start.get(END):
+        if over and not start.get(END):
             root = self._plan.root
             if end.get(root) is not None:
                 end[root] += 1
@@ -303,7 +319,7 @@ def _read_channel(plan: Plan, setting: Setting, stream: str, piece: Piece) -> Ro
     after, upto = piece.frontiers[channel.root]
     columns = sorted(plan.needed[stream])
     tags = [f"${i}" for i in range(channel.tags)]
-    if upto is None or upto == after:
+    if piece.ends or upto is None or upto == after:
         schema = pa.schema([*(channel.schema.field(c) for c in columns), *((t, pa.int64()) for t in tags)])
         tuples, punctuations = schema.empty_table(), pa.schema([(t, pa.int64()) for t in tags]).empty_table()
     else:

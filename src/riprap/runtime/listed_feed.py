@@ -90,6 +90,10 @@ class ListedFeed:
 
     @property
     def over(self) -> bool:
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
         return self._finite and self.log.end is not None
 
     def fix(self) -> None:

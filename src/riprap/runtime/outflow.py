@@ -10,6 +10,7 @@ import pyarrow as pa
 from riprap.channels import ChannelWriter
 from riprap.compiler import Channel
 from riprap.graph.operators import Outlet
+from riprap.runtime.inflow import holds_end
 from riprap.runtime.sinks import in_order
 from riprap.state.ledger import Record
 from riprap.state.pages import PageStore
@@ -60,9 +61,15 @@ class Outflow:
             writer.trim()
 
     def reopen(self) -> None:
-        """Let more come, where an earlier process had said that nothing would."""
+        """Let more come, where an earlier process had said that nothing would; not after the end of the input.
+
+        Readers may have planned batches beyond it.
+        """
         for writer in self._writers:
-            writer.reopen()
+            if holds_end(writer.newest):
+                writer.finish()
+            else:
+                writer.reopen()
 
     def finish(self) -> None:
         """Let readers know that nothing more comes."""

@@ -22,7 +22,7 @@ from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.failures import as_riprap_error
-from riprap.runtime.folder import RunFolder
+from riprap.runtime.folder import RunFolder, read_about
 from riprap.runtime.jvm_output import LOG, JvmLog
 from riprap.runtime.kafka import check_connector, session_config
 from riprap.runtime.run import Run
@@ -57,6 +57,7 @@ def run(
     """Start an application and return at once; the options are those of :meth:`riprap.Application.run`."""
     if spark is not None and (master is not None or config is not None):
         raise GraphError("give spark= or master= and config=, not both")
+    at_end = settle_end(folder, at_end)
     interval = check_options(
         graph,
         trigger=trigger,
@@ -106,7 +107,9 @@ def run(
             )
             run_folder.describe(
                 graph.name,
-                options_of(layout, housing, batch_rows=batch_rows, interval=interval, store=store),
+                options_of(
+                    layout, housing, batch_rows=batch_rows, interval=interval, store=store, at_end=at_end
+                ),
                 notes or {},
                 **spark_of(session),
             )
@@ -162,6 +165,23 @@ def check_options(
     if at_end is not None:
         _check_flush(layout, interval, at_end)
     return interval
+
+
+def settle_end(folder: str | Path | None, asked: Literal["flush"] | None) -> Literal["flush"] | None:
+    """Return what is done at the end of the input: as asked, or as the run to take up began.
+
+    Offsets and channels of a run that flushes say more than those of one that does not.
+    """
+    about = read_about(Path(folder)) if folder is not None else None
+    if about is None:
+        return asked
+    began: Literal["flush"] | None = about["options"].get("at_end")
+    if asked not in (None, began):
+        raise RunError(
+            f"the run in {folder} was started without at_end=, and goes on as it began. Leave out at_end={asked!r}, or "
+            "start a new run"
+        )
+    return began
 
 
 def settle_buckets(folder: RunFolder, asked: int | None, tasks: int) -> int:
@@ -259,7 +279,13 @@ def _check_flush(layout: Layout, interval: float | None, at_end: str) -> None:
 
 
 def options_of(
-    layout: Layout, housing: Housing, *, batch_rows: int, interval: float | None, store: str | None = None
+    layout: Layout,
+    housing: Housing,
+    *,
+    batch_rows: int,
+    interval: float | None,
+    store: str | None,
+    at_end: str | None,
 ) -> dict[str, Any]:
     """List what a run was told, or settled for, as its folder keeps it."""
     first = layout.plans[0]
@@ -272,6 +298,7 @@ def options_of(
         "pages": housing.state,
         "page_limit": housing.limit,
         "store": store,
+        "at_end": at_end,
     }
 
 

@@ -22,7 +22,7 @@ from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
 from riprap.runtime.session import check_master
 from riprap.runtime.site import Housing, left_behind, take_hold
-from riprap.runtime.start import check_files, check_options, open_folder
+from riprap.runtime.start import check_files, check_options, open_folder, settle_end
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
@@ -71,6 +71,7 @@ def supervise(
     without a word it does so for runs with a trigger. ``stdout`` is a descriptor that processes print to, instead of
     this one's. The graph travels to them by pickle: what its functions change of this process's memory stays there.
     """
+    at_end = settle_end(folder, at_end)
     interval = check_options(
         graph,
         trigger=trigger,

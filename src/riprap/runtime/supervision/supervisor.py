@@ -360,7 +360,12 @@ class Supervisor:
         layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks, path=told.path)
         keep_state_layout(self._folder, layout)
         options = options_of(
-            layout, self._housing, batch_rows=told.batch_rows, interval=told.interval, store=told.store
+            layout,
+            self._housing,
+            batch_rows=told.batch_rows,
+            interval=told.interval,
+            store=told.store,
+            at_end=told.at_end,
         )
         self._folder.describe(
             self._graph.name,
