@@ -9,6 +9,8 @@ import re
 
 from riprap.graph.connectors.notation import PLAIN, Notation
 
+TRUTHS = {"": None, "1": True, "true": True, "True": True, "TRUE": True}
+TRUTHS |= {"0": False, "false": False, "False": False, "FALSE": False}
 BOM = b"\xef\xbb\xbf"
 
 
@@ -97,10 +99,12 @@ def json_row(record: bytes) -> tuple[int | None, float | None, str | None] | Non
     return number, None if price is None else float(price), name
 
 
-def csv_row(record: bytes) -> tuple[int | None, float | None, str | None] | None:
-    """Read the record "bigint,double,string"; None if it is bad. Quoted cells must not be empty."""
+def csv_row(record: bytes) -> tuple[int | None, float | None, bool | None, str | None] | None:
+    """Read the record "bigint,double,boolean,string"; None if it is bad. Quoted cells must not be empty."""
     cells = next(csv.reader([record.decode("latin-1")]))
-    if len(cells) != 3:
+    if len(cells) != 4:
+        return None
+    if cells[2] not in TRUTHS:
         return None
     number, price = (cell.strip(" \t") if cell else None for cell in cells[:2])
     if number is not None and (
@@ -112,11 +116,12 @@ def csv_row(record: bytes) -> tuple[int | None, float | None, str | None] | None
     ):
         return None
     try:
-        name = cells[2].encode("latin-1").decode() or None
+        name = cells[3].encode("latin-1").decode() or None
     except UnicodeDecodeError:
         return None
     return (
         None if number is None else int(number),
         None if price is None else float(price),
+        TRUTHS[cells[2]],
         name,
     )

@@ -1,6 +1,8 @@
 """Every record is a row or is bad for a reason: as plain Python reads it, whatever its neighbours are."""
 
+import datetime
 import io
+import json
 import math
 import time
 
@@ -12,11 +14,11 @@ from hypothesis import strategies as st
 from tests.adapters import plain
 
 import riprap as rr
-from riprap.adapters.cells import unreadable
 from riprap.adapters.decoding import Decoded, decode, decode_messages
 from riprap.adapters.framing import frame
 from riprap.errors import RunError
 from riprap.expressions import parse_schema
+from riprap.expressions.cells import unreadable
 from riprap.graph.connectors.notation import PLAIN, Notation
 
 SCHEMA = parse_schema("id bigint, price double, name string")
@@ -38,11 +40,15 @@ NUMBERS = [
     "0x1F",
 ]
 PRICES = ["0.5", "1", "1e3", "abc", ".5", "5.", "", "-", "1e", "nan"]
-CSV = st.tuples(
-    st.sampled_from(NUMBERS),
-    st.sampled_from(PRICES),
-    st.sampled_from(["", "n", "é", '"a,b"', '"a\nb"', '"q""q"', '"x"y', "s,t", 'a"b', '"open', "\r", '"']),
-).map(lambda cells: ",".join(cells).encode())
+NAMES = ["", "n", "é", '"a,b"', '"a\nb"', '"q""q"', '"x"y', "s,t", 'a"b', '"open', "\r", '"']
+
+
+def csv_records(*cells: list[str]) -> st.SearchStrategy[bytes]:
+    return st.tuples(*map(st.sampled_from, cells)).map(lambda record: ",".join(record).encode())
+
+
+CSV = csv_records(NUMBERS, PRICES, NAMES)
+FLAGGED = csv_records(NUMBERS, PRICES, ["", "true", "0", "FALSE", "yes", " 1"], NAMES)
 JSON_VALUES = [
     "1",
     "-7",
@@ -131,14 +137,15 @@ def same(one: object, other: object) -> bool:
 
 @settings(max_examples=250, deadline=None)
 @given(
-    records=st.lists(CSV | mutated(CSV), max_size=12),
+    records=st.lists(FLAGGED | mutated(FLAGGED), max_size=12),
     size=st.sampled_from([1, 5, 64, BIG]),
     notation=st.sampled_from([PLAIN, Notation(multiline=True), Notation(comment="1")]),
 )
 def test_csv(records: list[bytes], size: int, notation: Notation) -> None:
     data = b"\n".join(records)
     expected = plain.csv_records(data, BIG, notation)
-    found = whole(data, "csv", size=size, notation=notation)
+    schema = parse_schema("id bigint, price double, sure boolean, name string")
+    found = whole(data, "csv", size=size, schema=schema, notation=notation)
     assert len(found) == len(expected)
     for one, (_, record, good) in zip(found, expected, strict=True):
         other = plain.csv_row(record) if good else None
@@ -260,6 +267,33 @@ def rows_of(data: bytes, format: str, schema: pa.Schema) -> int:
         frame(io.BytesIO(data), csv=PLAIN if format == "csv" else None, limit=BIG, block_bytes=BIG)
     )[:1]
     return int(decode(block, format, schema, threads=False).table.num_rows)
+
+
+def test_an_empty_boolean_beside_a_plus() -> None:
+    assert whole(b"+4,\n", "csv", schema=parse_schema("k int, a boolean")) == [(4, None)]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize("type", ["timestamp", "timestamp_ntz"])
+def test_times_are_read_as_casts_read_them(format: str, type: str) -> None:
+    zone = "Z" if type == "timestamp" else ""
+    good = ["2020-01-03T01:02:03.1234567", "2020-01-03 01:02:03.123456789", " 2020-1-3 1:2:3.123456\t"]
+    texts = [*(f"{each.rstrip()}{zone}" for each in good), "2020-01-03 25:00:00", "2020", "2020-02-30"]
+    texts += ["2020-01-03 01:02:03.123456 UTC"] * (type == "timestamp")
+    lines = texts if format == "csv" else [json.dumps({"t": text}) for text in texts]
+    schema = parse_schema(f"t {type}")
+    moment = datetime.datetime(2020, 1, 3, 1, 2, 3, 123456, datetime.UTC if zone else None)
+    bad = [f"column 't': '{text}' is not a {type}" for text in texts[3:6]]
+    found = whole("\n".join(lines).encode() + b"\n", format, schema=schema)
+    assert found == [(moment,)] * 3 + bad + [(moment,)] * (type == "timestamp")
+    assert [whole(f"{line}\n".encode(), format, schema=schema)[0] for line in lines] == found
+
+
+def test_a_list_of_times_in_json() -> None:
+    record = b'{"t": ["2020-01-03 01:02:03.1234567", null]}\n{"t": null}\n{"t": []}\n'
+    moment = datetime.datetime(2020, 1, 3, 1, 2, 3, 123456, datetime.UTC)
+    found = whole(record, "json", schema=parse_schema("t array<timestamp>"))
+    assert found == [([moment, None],), (None,), ([],)]
 
 
 @pytest.mark.parametrize("type", TYPES)

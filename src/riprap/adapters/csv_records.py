@@ -3,7 +3,7 @@
 An empty field is null, and so is one that a notation says means null; a quoted empty field is the empty string.
 
 Arrow reads integers, numbers and dates at once. Where it fails, or would read more than Spark does (``0x1F``), cells
-are read as text and converted as :mod:`riprap.adapters.cells` says, which decides what a cell is.
+are read as text and converted as :mod:`riprap.expressions.cells` says, which decides what a cell is.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from riprap.adapters.cells import converted, not_a, unreadable
 from riprap.adapters.cutting import has_hexadecimal
 from riprap.adapters.framing import Block, Bytes, Places, bad_quote, count_fields, unescape
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 from riprap.errors import RunError
+from riprap.expressions.cells import converted, not_a, unreadable
 from riprap.graph.connectors.notation import PLAIN, Notation
 
 _READ_BYTES = 1 << 20

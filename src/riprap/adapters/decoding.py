@@ -13,7 +13,6 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from riprap.adapters.cells import failing
 from riprap.adapters.csv_records import read_csv_records
 from riprap.adapters.framing import (
     Block,
@@ -28,6 +27,7 @@ from riprap.adapters.framing import (
 from riprap.adapters.json_records import read_json_records, undecodable
 from riprap.adapters.salvage import Salvaged, join
 from riprap.errors import RunError
+from riprap.expressions.cells import failing
 from riprap.graph.connectors.checks import TEXT_COLUMNS
 from riprap.graph.connectors.notation import PLAIN, Notation
 

@@ -10,9 +10,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from riprap.errors import GraphError
+from riprap.expressions.cells import converted, not_a, unreadable
 from riprap.graph.connectors.checks import pace, schema_of, tuples_a_second, whole_number
 from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.promise import Promise
+
+_GIVE = "give dictionaries, or a pandas, Polars or Arrow table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,29 +95,35 @@ def rows(
 ) -> Rows:
     """Hold rows in memory as a source: an Arrow, pandas or Polars table, or dictionaries with a schema.
 
-    A schema picks columns of a table, and casts them. A pandas index is left out.
+    A schema picks columns of a table, and casts them; text is read as the cells of CSV files are. A pandas index is
+    left out.
 
     >>> rows([{"word": "a", "n": 1}], "word string, n bigint").table.num_rows
     1
     """
     pace = tuples_a_second(rate)
     table = _as_table(data)
+    dictionaries = _dictionaries(data) if table is None else []
     if schema is None:
         if table is None:
             raise GraphError("rows(...) of dictionaries needs schema=, such as 'word string, n bigint'")
+        _check_once(table, table.column_names)
         return Rows(table=held(table, "rows(...)"), rate=pace)
     wanted = schema_of(schema)
     try:
         if table is None:
-            return Rows(table=_from_dictionaries(data, wanted), rate=pace)
+            return Rows(table=_from_dictionaries(dictionaries, wanted), rate=pace)
         lacking = [name for name in wanted.names if name not in table.column_names]
         if lacking:
             has = ", ".join(table.column_names)
             raise GraphError(
                 f"rows(...) have no column '{lacking[0]}', which schema= names. They have: {has}"
             )
-        return Rows(table=held(table.select(wanted.names), "rows(...)").cast(wanted), rate=pace)
-    except (ValueError, TypeError, OverflowError) as error:
+        _check_once(table, wanted.names)
+        return Rows(table=_cast(held(table.select(wanted.names), "rows(...)"), wanted), rate=pace)
+    except GraphError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise GraphError(f"rows(...) do not fit the schema {schema}: {error}") from error
 
 
@@ -136,8 +145,45 @@ def _as_table(data: Any) -> pa.Table | None:
     return None
 
 
-def _from_dictionaries(data: Iterable[Mapping[str, object]], wanted: pa.Schema) -> pa.Table:
-    found = [dict(row) for row in data]
+def _check_once(table: pa.Table, names: Iterable[str]) -> None:
+    """Refuse two columns of one name."""
+    for name in names:
+        if table.column_names.count(name) > 1:
+            raise GraphError(
+                f"rows(...) have more than one column '{name}': rename one, or leave it out of schema="
+            )
+
+
+def _cast(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Cast columns, those of text as the cells of CSV files are read."""
+    columns = []
+    for field, column in zip(wanted, table.columns, strict=True):
+        text = pa.types.is_string(column.type) and not pa.types.is_nested(field.type)
+        try:
+            columns.append(converted(column, field.type) if text else column.cast(field.type))
+        except pa.ArrowInvalid:
+            if not text:
+                raise
+            row = unreadable(column.combine_chunks().cast(pa.binary()), field.type)[0]
+            raise pa.ArrowInvalid(
+                f"row {row}, {not_a(field.name, column[row].as_py(), field.type)}"
+            ) from None
+    # Only a cast of the whole table minds nulls where there must be none.
+    return pa.table(columns, names=wanted.names).cast(wanted)
+
+
+def _dictionaries(data: Any) -> list[Mapping[str, object]]:
+    if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+        raise GraphError(f"rows(...) got a {type(data).__name__}: {_GIVE}")
+    found = list(data)
+    for number, row in enumerate(found):
+        if not isinstance(row, Mapping):
+            raise GraphError(f"rows(...): row {number} is a {type(row).__name__}: {_GIVE}")
+    return found
+
+
+def _from_dictionaries(rows: Iterable[Mapping[str, object]], wanted: pa.Schema) -> pa.Table:
+    found = [dict(row) for row in rows]
     for number, row in enumerate(found):
         unknown = [key for key in row if key not in wanted.names]
         if unknown:

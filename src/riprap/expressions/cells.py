@@ -1,7 +1,7 @@
 """What a cell of text means in a type, and which cells of a column mean nothing in it.
 
 Values are written as Arrow's CSV reader takes them, but for what Spark does otherwise: an integer may have a plus and
-is not hexadecimal, and a time without a zone is in UTC.
+is not hexadecimal, a time without a zone is in UTC, and a time with a day may be written as ``cast`` reads it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import type_name
+from riprap.expressions import moments
+from riprap.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, type_name
 
 _SHOWN = 80
 _WAYS = 16
 _DECIMAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _TRUE = ("1", "true", "True", "TRUE")
 _TRUTHS = (*_TRUE, "0", "false", "False", "FALSE")
-_ZONE = r"[ T].*(?:Z|[+-][0-9:]+)$"
+_ZONE = r"\d[ T].*(?:[A-Z]|[+-][0-9:]+)[\x00-\x20\x7f]*$"
+_TIME = r"[\x00-\x20\x7f]*\d{4}-\d{1,2}-\d{1,2}(?s:[ T].*)?[\x00-\x20\x7f]*"
 
 
 def not_a(name: str, found: object, type: pa.DataType) -> str:
@@ -87,31 +89,50 @@ def unreadable(cells: pa.Array, type: pa.DataType) -> list[int]:
     # Most of what is wrong is found here, at once; to find the rest costs some microseconds for each.
     blanks = "" if pa.types.is_boolean(type) or pa.types.is_timestamp(type) else "[ \t]*"
     wrong = _false(pc.match_substring_regex(text, f"^{blanks}(?:{_pattern(type)}){blanks}$"), text)
-    rest = failing(_without(text, wrong), lambda part: converted(part, type))
+    text = _without(text, wrong)
+    if pa.types.is_timestamp(type):
+        rest = failing(_where(pc.is_null(_as_cast(text, type)), text), lambda part: _by_arrow(part, type))
+    else:
+        rest = failing(text, lambda part: converted(part, type))
     return sorted({*found, *wrong, *rest})
 
 
 def _truths(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    if not pc.all(pc.is_in(text.drop_null(), pa.array(_TRUTHS))).as_py():
+    if not pc.all(pc.is_in(text.drop_null(), pa.array(_TRUTHS)), min_count=0).as_py():
         raise pa.ArrowInvalid("not a boolean")
     return pc.if_else(pc.is_null(text), None, pc.is_in(text, pa.array(_TRUE)))
 
 
 def _times(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Read times, of which each has a zone or is in UTC."""
+    """Read times, of which each has a zone or is in UTC; those of a type without zones have none."""
     without = pa.timestamp(type.unit)
-    if type.tz is None:
-        return text.cast(without)
-    for each in (without, type):
+    for each in (without,) if type.tz is None else (without, type):
         # A column is mostly of one kind, and to tell them apart takes longer than to read them.
         try:
             return text.cast(each).cast(type)
         except pa.ArrowInvalid:
             pass
+    found = _as_cast(text, type)
+    return pc.coalesce(found, _by_arrow(_where(pc.is_null(found), text), type))
+
+
+def _as_cast(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array:
+    """Read the times that have a day and are written as ``cast`` reads them; others are null."""
+    text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+    known = pc.match_substring_regex(text, f"^{_TIME}$")
+    if type.tz is None:
+        known = pc.and_not(known, pc.match_substring_regex(text, _ZONE))
+    found = moments.found_in(_where(known, text), type=TIMESTAMP_NTZ if type.tz is None else TIMESTAMP)
+    return found.cast(type)
+
+
+def _by_arrow(text: pa.Array, type: pa.DataType) -> pa.Array:
+    """Read times as Arrow does, some with a zone and some without."""
+    if type.tz is None:
+        return text.cast(type)
     zoned = pc.match_substring_regex(text, _ZONE)
-    nothing = pa.scalar(None, text.type)
-    in_utc = pc.if_else(zoned, nothing, text).cast(without).cast(type)
-    return pc.coalesce(in_utc, pc.if_else(zoned, text, nothing).cast(type))
+    in_utc = _where(pc.invert(zoned), text).cast(pa.timestamp(type.unit)).cast(type)
+    return pc.coalesce(in_utc, _where(zoned, text).cast(type))
 
 
 def _pattern(type: pa.DataType) -> str:
@@ -126,7 +147,7 @@ def _pattern(type: pa.DataType) -> str:
         return _DECIMAL
     if pa.types.is_date(type):
         return r"\d{4}-\d\d-\d\d"
-    return r"\d{4}-\d\d-\d\d([ T].*)?"
+    return _TIME
 
 
 def _without(values: pa.Array, places: list[int]) -> pa.Array:
@@ -135,7 +156,11 @@ def _without(values: pa.Array, places: list[int]) -> pa.Array:
         return values
     kept = np.ones(len(values), bool)
     kept[places] = False
-    return pc.if_else(pa.array(kept), values, pa.scalar(None, values.type))
+    return _where(pa.array(kept), values)
+
+
+def _where(kept: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
 def _false(answers: pa.Array, values: pa.Array) -> list[int]:
