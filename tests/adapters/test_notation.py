@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import riprap as rr
 from riprap.adapters.bad_records import BadRecord
 from riprap.adapters.parsing import parse_file
+from riprap.adapters.table_files import read_table, write_table
 from riprap.errors import GraphError, RunError
 from riprap.graph.connectors import Files
 
@@ -137,6 +139,43 @@ def test_a_byte_that_is_no_character_costs_its_own_record(tmp_path: Path) -> Non
     assert (rows, [each.position["record"] for each in bad]) == ([("a", "\u00e4"), ("c", "d")], [2])
 
 
+def test_half_a_character_of_utf_16_costs_its_own_record(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    source = rr.files(path, schema="a string", header=False, encoding="UTF-16")
+    lone = "\ud800".encode("utf-16-le", "surrogatepass")
+    path.write_bytes("a\nb".encode("utf-16") + lone + "\nc\ufffd\nd".encode("utf-16-le") + b"\n")
+    rows, bad = parsed(source)
+    assert (rows, [each.position["record"] for each in bad]) == ([("a",), ("c\ufffd",)], [2, 4])
+    path.write_bytes("abc".encode("utf-16-le"))
+    with pytest.raises(RunError, match=r"f.csv cannot be read as encoding='utf-16'.*UTF-16LE"):
+        parsed(source)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"sep": " "}, r"csv\(sep=' '\) may be part of a number or a time.*quoteAll=True"),
+        ({"sep": "T"}, "quoteAll=True"),
+        ({"sep": '"'}, "cannot be the quote"),
+        ({"sep": ";", "nullValue": "a;b"}, "has the separator ';' in it"),
+        ({"mode": "overwrite"}, "no option 'mode': overwrite=True"),
+    ],
+)
+def test_an_option_of_a_sink_that_will_not_do(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(GraphError, match=problem):
+        rr.csv("out", **options)
+
+
+@pytest.mark.parametrize("sep", [" ", ":", "-", ".", "e", "|"])
+def test_what_a_sink_writes_is_read_back(tmp_path: Path, sep: str) -> None:
+    moment = datetime.datetime(2020, 1, 3, 1, 2, 3, 5, datetime.UTC)
+    table = pa.table({"t": pa.array([moment, None], pa.timestamp("us", "UTC")), "x": [-1.5e-30, None]})
+    for null in ("", "NULL"):
+        sink = rr.csv("out", sep=sep, quoteAll=sep != "|", nullValue=null)
+        write_table(table, tmp_path / "f", sink)
+        assert read_table(tmp_path / "f", table.schema, sink).equals(table)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -148,6 +187,8 @@ def test_a_byte_that_is_no_character_costs_its_own_record(tmp_path: Path) -> Non
         ({"sep": "::"}, r"files\(sep=...\) takes one ASCII character"),
         ({"header": "maybe"}, r"files\(header=...\) is True or False, got 'maybe'"),
         ({"encoding": "nonsense"}, r"files\(encoding=...\) takes a name"),
+        ({"encoding": "hex"}, r"files\(encoding=...\) takes a name"),
+        ({"encoding": "rot13"}, r"files\(encoding=...\) takes a name"),
         ({"sep": '"'}, "must be different characters"),
         ({"nullValue": 5}, "takes a text or a list of texts, got 5"),
         ({"format": "json", "sep": ";"}, r"files\(...\) of json has no option 'sep': There are encoding"),

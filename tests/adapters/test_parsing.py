@@ -132,6 +132,17 @@ def test_a_json_document_is_no_list_of_lines(tmp_path: Path, value: object, inde
         list(parse_file(path, "json", SCHEMA, max_record_bytes=100))
 
 
+def test_an_object_over_several_lines_is_told_from_a_broken_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text('{ "id": 1,\n  "price": 2\n}\n')
+    with pytest.raises(RunError, match=r"f.json begins with .* format='json' reads an object a line"):
+        list(parse_file(path, "json", SCHEMA, max_record_bytes=100))
+    for broken in ("{", '[{"id": 1}]', '{"id":'):
+        path.write_text(f'{broken}\n{{"id": 2}}\n{{"id": 3}}\n')
+        found, bad = rows_and_bad(list(parse_file(path, "json", SCHEMA, max_record_bytes=100)))
+        assert ([row["id"] for row in found], [each.position["record"] for each in bad]) == ([2, 3], [1])
+
+
 def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b'\xef\xbb\xbf"id",price,"name"\r\n')
     assert list(parse_file(tmp_path / "f", "csv", SCHEMA, max_record_bytes=100)) == []

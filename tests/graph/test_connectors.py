@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ def test_file_sinks_say_what_they_take(make: Any) -> None:
     assert message(lambda: make("out", roll="soon")) == (
         f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'. {UNITS}"
     )
-    assert make("out", roll=0).roll_seconds == 0
+    for zero in (0, "0s", "0 seconds", "0ms", timedelta(0)):
+        assert make("out", roll=zero).roll_seconds == 0
 
 
 def test_functions_are_functions() -> None:
@@ -195,10 +197,36 @@ def test_rows_that_do_not_fit_their_schema_are_a_graph_error() -> None:
 
     for make in (
         lambda: rr.rows(table, "a int"),
-        lambda: rr.rows(table, "b string"),
+        lambda: rr.rows(table, "a array<int>"),
         lambda: rr.rows([{"a": 2**40}], "a int"),
     ):
         assert message(make).startswith("rows(...) do not fit the schema ")
+
+
+def test_text_in_a_table_is_read_as_cells_are() -> None:
+    table = pa.table({"n": ["+4", None], "t": ["2020-01-01 00:00:00", "2020-01-01T02:00:00+02:00"]})
+    begun = datetime(2020, 1, 1, tzinfo=UTC)
+
+    found = rr.rows(table, "n bigint, t timestamp").table
+    assert found.to_pylist() == [{"n": 4, "t": begun}, {"n": None, "t": begun}]
+    assert message(lambda: rr.rows(pa.table({"n": ["1", "0x1F"]}), "n bigint")) == (
+        "rows(...) do not fit the schema n bigint: row 1, column 'n': '0x1F' is not a bigint"
+    )
+
+
+def test_rows_that_are_none_are_named_once() -> None:
+    give = "give dictionaries, or a pandas, Polars or Arrow table"
+    twice = pa.table([[1], [2]], names=["a", "a"])
+    for data, said in (
+        ([(1, "x")], f"rows(...): row 0 is a tuple: {give}"),
+        ({"a": [1]}, f"rows(...) got a dict: {give}"),
+        ("text", f"rows(...) got a str: {give}"),
+        ([{"b": 1}], "rows(...): row 0 has 'b', which is not in the schema: a"),
+        (pa.table({"b": [1]}), "rows(...) have no column 'a', which schema= names. They have: b"),
+        (twice, "rows(...) have more than one column 'a': rename one, or leave it out of schema="),
+    ):
+        assert message(lambda data=data: rr.rows(data, "a int")) == said  # type: ignore[misc]
+    assert "rr.rows(...)" in message(lambda: rr.Application("app").source("s", twice))
 
 
 def test_an_arrow_schema_is_as_good_as_text() -> None:
@@ -342,3 +370,4 @@ def test_a_schema_that_cannot_be_read_is_told_in_its_own_words(schema: Any, said
 
     assert str(caught.value).startswith(said)
     assert "\x1b" not in str(caught.value)
+    assert "interval" not in str(caught.value)

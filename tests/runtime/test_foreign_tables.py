@@ -110,6 +110,8 @@ def test_a_struct_is_left_out_by_the_schema(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=said):
         rr.rows(table)
     assert rows_of(rr.files(path, schema="a int"), tmp_path / "log") == [{"a": 1}]
+    with pytest.raises(GraphError, match=r"cannot hold. There is no column that it can hold$"):
+        rr.rows(table.select(["s"]))
 
 
 def test_a_parquet_file_that_lacks_a_column(tmp_path: Path) -> None:

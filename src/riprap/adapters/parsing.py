@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import zlib
@@ -21,13 +22,16 @@ from riprap.adapters.decoding import Decoded, decode
 from riprap.adapters.framing import BLOCK_BYTES, Block, Stream, frame
 from riprap.adapters.recoding import recoded
 from riprap.errors import RunError
+from riprap.expressions.cells import shown
 from riprap.graph.connectors.notation import PLAIN, Notation
 
 ROWS = 250_000
 # A piece ends early when its bad records take so much memory.
 _BAD_BYTES, _BAD_OVERHEAD = 64 << 20, 256
-# A first line that opens something and does not close it, or an array of objects.
-_DOCUMENT = re.compile(rb"\s*([\[{]\s*$|\[\s*\{)")
+# What a line is that is no JSON.
+_NONE = object()
+_OPENED = re.compile(r"\s*[\[{]")
+_OBJECTS = re.compile(r"\s*\[\s*\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ def parse_file(
     try:
         with _open(file) as stream:
             framed = frame(
-                recoded(stream, notation.encoding),
+                recoded(stream, notation.encoding, file),
                 csv=notation if format == "csv" else None,
                 blank=format == "text",
                 limit=max_record_bytes,
@@ -166,14 +170,28 @@ def _header(block: Block, file: str, schema: pa.Schema, notation: Notation) -> l
 
 
 def _check_lines(block: Block, file: str) -> None:
-    """Refuse a JSON document that takes several lines, of which each would be a bad record."""
-    first = _DOCUMENT.match(block.record(0))
-    if first is not None:
+    """Refuse a JSON document that takes several lines, of which each would be a bad record, or is an array of objects.
+
+    One broken line at the beginning of good ones is a bad record as any other.
+    """
+    if block.faults.keys() & {0, 1}:
+        return
+    lines = [block.record(i).decode(errors="replace") for i in range(min(len(block), 2))]
+    several = len(lines) == 2 and _OPENED.match(lines[0]) is not None and _value(lines[0]) is _NONE
+    array = _OBJECTS.match(lines[0]) is not None
+    if (several or array) and not isinstance(_value(lines[-1]), dict):
         raise RunError(
-            f"json file {file} begins with '{first[0].decode().strip()}' and is one document, such as an array: "
+            f"json file {file} begins with {shown(lines[0].strip())} and is one document, such as an array: "
             "format='json' reads an object a line. To make such lines: jq -c '.[]' FILE for an array, jq -c . FILE for "
             "objects that take several lines"
         )
+
+
+def _value(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return _NONE
 
 
 def _rest(block: Block) -> Block:

@@ -184,7 +184,7 @@ def _schema_error(text: str, error: SqlglotError) -> ExpressionError:
         return ExpressionError(text, "not a schema", _HOW)
     before = text[: end - len(word)].rpartition(",")[2].split()
     if len(before) == 1:
-        known = [name for name in _NAMES.values() if name != "void"]
+        known = [name for type, name in _NAMES.items() if type not in (NULL, INTERVAL)]
         hint = near(word.lower(), [*known, "decimal(p,s)", "array<T>"])
         return ExpressionError(text, f"no type {word!r}", hint, end - len(word), end)
     return ExpressionError(text, f"not a schema: {word!r} has no place there", _HOW, end - len(word), end)

@@ -25,8 +25,8 @@ UNITS = (
 )
 
 
-def seconds(what: str, duration: Duration) -> float:
-    """Turn a text, a number of seconds or a timedelta into seconds.
+def seconds(what: str, duration: Duration, *, or_none: bool = False) -> float:
+    """Turn a text, a number of seconds or a timedelta into seconds; with ``or_none`` there may be none of them.
 
     >>> seconds("every=", "250ms"), seconds("every=", "1 minute"), seconds("every=", "1h 30m")
     (0.25, 60.0, 5400.0)
@@ -34,7 +34,7 @@ def seconds(what: str, duration: Duration) -> float:
     (86400.0, 2.0)
     """
     value = _value(duration)
-    if value is None or not 0 < value < float("inf"):
+    if value is None or not 0 <= value < float("inf") or (value == 0 and not or_none):
         raise GraphError(f"{what} takes a time such as '10s', '250ms' or '2m', got {duration!r}. {UNITS}")
     return value
 

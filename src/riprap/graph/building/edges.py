@@ -119,7 +119,8 @@ def _source(
         connector = files(connector) if isinstance(connector, str | Path) else connector
     if not isinstance(connector, SourceConnector):
         raise here.error(
-            f"it reads {_brief(connector)}", "Give it rr.files(...) or another source, or a path of files"
+            f"it reads {_brief(connector)}",
+            "Give it rr.files(...) or another source, a path of files, or rr.rows(...) of a table in memory",
         )
     with here:
         schema = pa.schema([pa.field(f.name, holding(f.type, f.name)) for f in connector.schema])

@@ -28,7 +28,7 @@ def held(table: pa.Table, what: str) -> pa.Table:
             columns.append(hold(column, fields[-1].type))
         except ExpressionError:
             raise GraphError(
-                f"{what}: column '{field.name}' is {field.type}, which a stream cannot hold. Leave it out: "
+                f"{what}: column '{field.name}' is {field.type}, which a stream cannot hold. "
                 f"{others(table.schema)}"
             ) from None
         except pa.ArrowInvalid as error:
@@ -41,7 +41,7 @@ def held(table: pa.Table, what: str) -> pa.Table:
 
 
 def others(schema: pa.Schema) -> str:
-    """Write as schema= the columns that a stream can hold."""
+    """Say how to leave out, in schema=, the columns that a stream cannot hold."""
     fit = []
     for field in schema:
         name = field.name if field.name.isidentifier() else f"`{field.name}`"
@@ -49,4 +49,4 @@ def others(schema: pa.Schema) -> str:
             fit.append(f"{name} {type_name(holding(field.type))}")
         except ExpressionError:
             continue
-    return f"schema='{', '.join(fit)}'"
+    return f"Leave it out: schema='{', '.join(fit)}'" if fit else "There is no column that it can hold"

@@ -116,7 +116,7 @@ def _file_sink(
     options: Mapping[str, object],
 ) -> FileSink:
     whole_number(f"{format}(roll_rows=...)", roll_rows)
-    period = 0.0 if roll in (0, 0.0, "0s") else seconds(f"{format}(roll=...)", roll)
+    period = seconds(f"{format}(roll=...)", roll, or_none=True)
     return FileSink(
         path=str(path),
         format=format,

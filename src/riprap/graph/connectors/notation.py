@@ -21,6 +21,10 @@ _ELSEWHERE = {
     "pathGlobFilter": "give a pattern as the path",
     "recursiveFileLookup": "give a pattern with ** as the path",
 }
+_ELSEWHERE_OF_WRITERS = {
+    "mode": "overwrite=True replaces what an earlier run wrote there",
+    "delimiter": "it is called sep=",
+}
 
 
 class CsvOptions(TypedDict, total=False):
@@ -82,6 +86,8 @@ class Writing:
 
 
 PLAIN = Notation()
+# Besides letters and digits, what numbers and times are written with.
+_IN_VALUES = " +-.:"
 _COMPRESSIONS = {
     "parquet": ("snappy", "gzip", "zstd", "lz4", "brotli", "none"),
     "csv": ("none", "gzip"),
@@ -97,7 +103,7 @@ def notation_of(what: str, format: str, options: Mapping[str, object], *, files:
     """
     there = {"csv": ReadOptions if files else CsvOptions}.get(format)
     names = list(there.__annotations__) if there else ["encoding"] if format != "parquet" and files else []
-    _refuse_unknown(f"{what}(...) of {format}", options, names)
+    _refuse_unknown(f"{what}(...) of {format}", options, names, _ELSEWHERE)
     given = dict(options)
     nulls = given.pop("nullValue", ())
     nulls = (nulls,) if isinstance(nulls, str) else nulls
@@ -129,7 +135,7 @@ def writing_of(format: str, options: Mapping[str, object]) -> Writing:
     names = (WriteOptions if format == "csv" else CompressionOptions).__annotations__
     if format == "csv":
         names = {**CompressionOptions.__annotations__, **names}
-    _refuse_unknown(f"{format}(...)", options, list(names))
+    _refuse_unknown(f"{format}(...)", options, list(names), _ELSEWHERE_OF_WRITERS)
     there = _COMPRESSIONS[format]
     compression = options.get("compression", there[0])
     compression = "none" if compression == "uncompressed" else compression
@@ -138,21 +144,35 @@ def writing_of(format: str, options: Mapping[str, object]) -> Writing:
     null = options.get("nullValue", "")
     if not isinstance(null, str) or any(c in null for c in '"\r\n'):
         raise GraphError(f"csv(nullValue=...) takes a text without quotes and line breaks, got {null!r}")
+    sep = _character("csv", "sep", options.get("sep", ",")) or ","
+    quote_all = _truth("csv", "quoteAll", options.get("quoteAll", False))
+    if sep == '"':
+        raise GraphError('csv(sep=...) cannot be the quote, "')
+    if sep in null:
+        raise GraphError(
+            f"csv(nullValue={null!r}) has the separator {sep!r} in it, and null is not in quotes"
+        )
+    if not quote_all and (sep.isalnum() or sep in _IN_VALUES):
+        raise GraphError(
+            f"csv(sep={sep!r}) may be part of a number or a time, which are not in quotes: say quoteAll=True besides"
+        )
     return Writing(
-        sep=_character("csv", "sep", options.get("sep", ",")) or ",",
+        sep=sep,
         header=_truth("csv", "header", options.get("header", True)),
         null=null,
-        quote_all=_truth("csv", "quoteAll", options.get("quoteAll", False)),
+        quote_all=quote_all,
         compression=None if compression == "none" else str(compression),
     )
 
 
-def _refuse_unknown(what: str, options: Mapping[str, object], there: Sequence[str]) -> None:
+def _refuse_unknown(
+    what: str, options: Mapping[str, object], there: Sequence[str], elsewhere: Mapping[str, str]
+) -> None:
     """Refuse options that do not exist, and list those that do."""
     unknown = [name for name in options if name not in there]
     if unknown:
         listed = f"There are {', '.join(sorted(there))}" if there else "It has none"
-        hint = _ELSEWHERE.get(unknown[0], listed)
+        hint = elsewhere.get(unknown[0], listed)
         raise GraphError(f"{what} has no option '{unknown[0]}': {hint}")
 
 
@@ -174,11 +194,14 @@ def _character(what: str, name: str, value: object, *, empty: bool = False) -> s
 
 def _encoding(what: str, value: object) -> str:
     try:
-        return codecs.lookup(value).name  # type: ignore[arg-type]
-    except (LookupError, TypeError):
-        raise GraphError(
-            f"{what}(encoding=...) takes a name such as 'ISO-8859-1' or 'UTF-16', got {value!r}"
-        ) from None
+        name = codecs.lookup(value).name  # type: ignore[arg-type]
+        # Python has codecs of other things than text, such as "hex", and of less than lines, such as "punycode".
+        same = codecs.getincrementaldecoder(name)("replace").decode("a\n".encode(name), final=True) == "a\n"
+    except (LookupError, TypeError, ValueError):
+        same = False
+    if not same:
+        raise GraphError(f"{what}(encoding=...) takes a name such as 'ISO-8859-1' or 'UTF-16', got {value!r}")
+    return name
 
 
 def _apart(what: str, notation: Notation) -> Notation:
