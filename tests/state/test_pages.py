@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from riprap.errors import FormatError, MissingPageError, PageSpaceError, RunError
-from riprap.state.leases import Lease, sweep
+from riprap.state.leases import Lease, is_alive, lock, sweep
 from riprap.state.pages import LEASE, PageStore, limit_for, page_root
 
 PAGE = pa.record_batch({"n": list(range(1000)), "s": ["x"] * 1000})
@@ -243,6 +244,29 @@ def dead(tmp_path: Path) -> DeadRun:
 def test_a_run_that_crashed_just_now_may_be_taken_up_again(dead: DeadRun) -> None:
     assert dead.sweep(seconds_later=3000) == []
     assert PageStore(str(dead.home / "state")).read("one").equals(PAGE)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_sweep_or_a_look_is_in_nobodys_way(dead: DeadRun, removed: bool) -> None:
+    """Take a run up while others have its leases: one who looks, and a sweep that removes the page folder, or not."""
+    leases = [os.open(folder / LEASE, os.O_RDONLY) for folder in (dead.run, dead.home)]
+    assert lock(leases[0], shared=True)
+    assert lock(leases[1])
+
+    def let_go() -> None:
+        os.close(leases[0])
+        if removed:
+            shutil.rmtree(dead.home)
+        os.close(leases[1])
+
+    others = threading.Timer(0.1, let_go)
+    others.start()
+    lease = Lease.take(dead.home, dead.run)
+    others.join()
+
+    assert is_alive(dead.run)
+    assert json.loads((dead.home / LEASE).read_text())["pid"] == os.getpid()
+    lease.release()
 
 
 def test_a_run_that_crashed_long_ago_is_removed(dead: DeadRun) -> None:

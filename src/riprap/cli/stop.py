@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Ask the run's supervisor, and wait until it has stopped."""
     from riprap.runtime.folder import RunFolder
-    from riprap.runtime.site import is_alive
     from riprap.runtime.supervision.requests import ask_to_stop
+    from riprap.state.leases import is_alive
 
     run = find_run(arguments.run, arguments.runs, kind="a supervised run", sign="processes")
     if not is_alive(run):

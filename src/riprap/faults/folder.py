@@ -14,7 +14,6 @@ line that a crash cut off is removed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from riprap.errors import RunError
 from riprap.faults.campaign import Campaign
 from riprap.faults.scoring import GoldenScored, Scored
 from riprap.graph.graph import Graph
+from riprap.state.leases import lock
 from riprap.state.saving import load_json, save_json
 
 # 1 counted positions of lags and delays from 0, a last section that is cut short as a whole one, and had R and I of
@@ -59,13 +59,9 @@ class CampaignFolder:
     def open(cls, path: Path, about: Mapping[str, Any]) -> Iterator[CampaignFolder]:
         """Open the folder of a campaign, or make it, for this process alone; one with another in it is refused."""
         found = cls._open(path, about)
-        with open(path / ".lock", "wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(
-                    f"another process is at work in {path}. Wait for it, or name another folder"
-                ) from None
+        with open(path / ".lock", "wb") as held:
+            if not lock(held.fileno()):
+                raise RunError(f"another process is at work in {path}. Wait for it, or name another folder")
             for name in ("trials.jsonl", "golden.jsonl"):
                 _cut_off(path / name)
             yield found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from riprap.graph.operators import Source
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.segments import Segment, SegmentLog
 from riprap.runtime.setting_aside import set_aside
+from riprap.state.leases import lock
 
 _POLL_SECONDS = 0.1
 # How many batches are fetched ahead of the one at hand.
@@ -172,15 +172,9 @@ def _hold(folder: Path, what: str) -> int:
     """
     folder.mkdir(parents=True, exist_ok=True)
     held = os.open(folder / "fetching.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    deadline = time.monotonic() + _OTHERS_SECONDS
-    while True:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return held
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                os.close(held)
-                raise RunError(
-                    f"{what}: another process still fetches into {folder}. End it, and take the run up again"
-                ) from None
-            time.sleep(_POLL_SECONDS)
+    if not lock(held, wait=_OTHERS_SECONDS):
+        os.close(held)
+        raise RunError(
+            f"{what}: another process still fetches into {folder}. End it, and take the run up again"
+        )
+    return held

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import hashlib
 import os
@@ -15,9 +14,9 @@ import pyarrow as pa
 from riprap.errors import MissingPageError, RunError
 from riprap.ownership import make_folder, remove_folder
 from riprap.runtime.folder import RunFolder
-from riprap.state.leases import Lease
+from riprap.state.leases import Lease, is_alive
 from riprap.state.ledger import Ledger
-from riprap.state.pages import LEASE, PageStore, limit_for, page_root
+from riprap.state.pages import PageStore, limit_for, page_root
 from riprap.state.seals import KEY, make_key, read_key
 
 # In a page folder's name: every executor has a folder of its own, as executors on several hosts would.
@@ -87,18 +86,6 @@ def _is_whole(store: PageStore, name: str) -> bool:
     except MissingPageError:
         return False
     return True
-
-
-def is_alive(run: Path) -> bool:
-    """Say whether a process has hold of a run, by its folder."""
-    try:
-        with (run / LEASE).open() as lease:
-            fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def left_behind(application: Path) -> str:

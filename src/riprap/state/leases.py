@@ -29,6 +29,9 @@ from riprap.ownership import is_ours, open_folder
 from riprap.state.pages import LEASE
 
 _KEEP_DEAD_SECONDS = 3600.0
+# For so long who only looks (a sweep, `riprap stop`, a start that is about to be refused) may have a lock.
+GLANCE_SECONDS = 1.0
+_POLL_SECONDS = 0.005
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -44,34 +47,54 @@ class Lease:
         which nobody sweeps."""
         lease = cls([])
         try:
-            run = os.open(run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                _check_run(run_folder, os.fstat(run))
-                lease._hold(run, run_folder)
-            finally:
-                os.close(run)
+            lease._hold_run(run_folder)
             if folder is not None:
-                with open_folder(folder, levels=2, make=True) as pages:
-                    lease._hold(pages, run_folder)
+                lease._hold_pages(folder, run_folder)
         except BaseException:
             lease.release()
             raise
         return lease
 
-    def _hold(self, folder: int, run_folder: Path) -> None:
-        descriptor = os.open(
-            LEASE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
-        )
-        self._descriptors.append(descriptor)
-        if not lock(descriptor):
-            known = _told(descriptor)
+    def _hold_run(self, run_folder: Path) -> None:
+        run = os.open(run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _check_run(run_folder, os.fstat(run))
+            descriptor = self._open(run)
+        finally:
+            os.close(run)
+        if not lock(descriptor, wait=GLANCE_SECONDS):
+            known = read_lease(descriptor)
             raise RunError(
                 f"the run in {run_folder} is alive: process {known.get('pid')} on {known.get('host')} holds it. End it "
                 "there first, or start a new run without folder="
             )
-        os.ftruncate(descriptor, 0)
-        about = {"run": str(run_folder), "pid": os.getpid(), "host": socket.gethostname()}
-        os.pwrite(descriptor, json.dumps(about).encode(), 0)
+        _sign(descriptor, run_folder)
+
+    def _hold_pages(self, folder: Path, run_folder: Path) -> None:
+        """Hold the page folder of a run that is held: no other driver has it, but a sweep may, and may remove it."""
+        deadline = time.monotonic() + GLANCE_SECONDS
+        while True:
+            try:
+                with open_folder(folder, levels=2, make=True) as pages:
+                    descriptor = self._open(pages)
+            except FileNotFoundError:
+                if time.monotonic() >= deadline:
+                    raise
+                continue
+            if not lock(descriptor, wait=GLANCE_SECONDS):
+                raise RunError(
+                    f"the page folder {folder} is being cleared away by another process. Try again in a moment"
+                )
+            if os.fstat(descriptor).st_nlink:
+                return _sign(descriptor, run_folder)
+            os.close(self._descriptors.pop())
+
+    def _open(self, folder: int) -> int:
+        descriptor = os.open(
+            LEASE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+        )
+        self._descriptors.append(descriptor)
+        return descriptor
 
     def release(self) -> None:
         """Let go of the run; the next sweep may judge its page folder."""
@@ -79,26 +102,55 @@ class Lease:
             os.close(self._descriptors.pop())
 
 
+def _sign(lease: int, run_folder: Path) -> None:
+    about = {"run": str(run_folder), "pid": os.getpid(), "host": socket.gethostname()}
+    os.ftruncate(lease, 0)
+    os.pwrite(lease, json.dumps(about).encode(), 0)
+
+
 def _check_run(folder: Path, status: os.stat_result) -> None:
     """Refuse a run folder in which others could have put a plan, a key or a ledger of theirs."""
-    if not is_ours(status) or status.st_mode & 0o022:
+    ours = is_ours(status)
+    if not ours or status.st_mode & 0o022:
+        remedy = (
+            f"If you trust what is in it, shut them out: chmod go-w {folder}"
+            if ours
+            else "Take the run up as its own user, or give app.run(runs=...) a folder of your own"
+        )
         raise OwnershipError(
             f"the run folder {folder} belongs to user {status.st_uid} and has mode "
-            f"{stat.S_IMODE(status.st_mode):04o}: others than user {os.getuid()} could have changed it. Take the run "
-            "up as its own user, or give app.run(runs=...) a folder of your own"
+            f"{stat.S_IMODE(status.st_mode):04o}: others than user {os.getuid()} could have changed it. {remedy}"
         )
 
 
-def lock(descriptor: int) -> bool:
-    """Lock a file for as long as it is open; say whether nobody else has. Where there are no locks, nobody ever has."""
+def lock(descriptor: int, *, shared: bool = False, wait: float = 0.0, needed: bool = False) -> bool:
+    """Lock a file for as long as it is open; say whether nobody else has it, after so many seconds.
+
+    Where there are no locks nobody ever has one; if one is needed, that is an error.
+    """
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+            continue
+        except OSError as error:
+            if needed or error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+        return True
+
+
+def is_alive(run_folder: Path) -> bool:
+    """Say whether a process has hold of a run, by its folder."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with (run_folder / LEASE).open() as lease:
+            return not lock(lease.fileno(), shared=True)
+    except FileNotFoundError:
         return False
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-    return True
 
 
 def sweep(root: Path, *, clock: Callable[[], float] = time.time) -> list[Path]:
@@ -133,7 +185,7 @@ def _abandoned(root: int, name: str, clock: Callable[[], float]) -> Iterator[int
             lease = opened(LEASE, os.O_NONBLOCK, folder)
             ours = is_ours(os.fstat(folder)) and is_ours(os.fstat(lease))
             if ours and stat.S_ISREG(os.fstat(lease).st_mode) and lock(lease):
-                run = _told(lease).get("run")
+                run = read_lease(lease).get("run")
                 # A run that crashed can be taken up again from its run folder, so its pages wait a while.
                 abandoned = clock() - _last_change(folder) > _KEEP_DEAD_SECONDS
                 over = run is not None and (not Path(run).is_dir() or (Path(run) / "ended").exists())
@@ -156,8 +208,8 @@ def _remove(root: int, name: str, folder: int) -> None:
         os.rmdir(name, dir_fd=root)
 
 
-def _told(lease: int) -> dict[str, Any]:
-    """Read what a lease says: nothing, if it was cut short."""
+def read_lease(lease: int) -> dict[str, Any]:
+    """Read what a lease says: nothing, if it is being written, or was cut short."""
     try:
         said = json.loads(os.pread(lease, 1 << 16, 0))
     except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
+from riprap.state.leases import GLANCE_SECONDS, lock
 from riprap.state.pages import LEASE
 
 
@@ -123,14 +123,14 @@ class Inspection:
         with contextlib.ExitStack() as held:
             for path in (self.folder.path / LEASE, *locks):
                 try:
-                    fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    file = held.enter_context(open(path))
                 except FileNotFoundError:
                     continue
-                except BlockingIOError:
+                if not lock(file.fileno(), wait=GLANCE_SECONDS):
                     raise RunError(
                         f"the run in {self.folder.path} is alive: its state changes while it goes on. Interrupt it "
                         "first: with Ctrl-C twice where it runs (once ends it for good), or by ending its process"
-                    ) from None
+                    )
             yield
 
 
