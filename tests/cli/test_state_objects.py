@@ -137,13 +137,20 @@ def test_what_is_sealed_is_not_loaded_without_its_seal(
     assert (without.code, KEY_FILE in without.err) == (2, True)
 
     (tmp_path / "key").write_bytes(KEY[::-1])
+    (tmp_path / "key").chmod(0o400)
     monkeypatch.setenv(KEY_FILE, str(tmp_path / "key"))
     other = riprap("state", "show", folder, "it", "--load")
     verified = riprap("state", "verify", folder)
     assert (other.code, verified.code, Trace.loaded) == (1, 1, 0)
     assert "does not have the seal of the key" in verified.out
 
-    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").unlink()
+    (tmp_path / "secret").write_bytes(KEY)
+    (tmp_path / "key").symlink_to("secret")
+    (tmp_path / "secret").chmod(0o644)
+    refused = riprap("state", "verify", folder)
+    assert (refused.code, "has mode 0644: others" in refused.err) == (1, True)
+    (tmp_path / "secret").chmod(0o400)
     assert riprap("state", "verify", folder).code == 0
     assert "was here" in riprap("state", "show", folder, "it", "--load").out
     assert Trace.loaded == 1
@@ -154,6 +161,7 @@ def test_what_is_not_sealed_is_not_loaded_where_there_is_a_key(
 ) -> None:
     folder, _ = make_run(tmp_path, None)
     (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o400)
     monkeypatch.setenv(KEY_FILE, str(tmp_path / "key"))
 
     assert riprap("state", "show", folder, "it", "--load").code == 1

@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from riprap.errors import RunError
+from riprap.errors import OwnershipError, RunError
 from riprap.graph.operators import Custom, Operator
+from riprap.ownership import read_file
 from riprap.runtime.crash import Step as CrashStep
 from riprap.runtime.crash import reach
 from riprap.runtime.folder import read_about
@@ -85,7 +86,12 @@ def _key() -> bytes | None:
     if not name:
         return None
     try:
-        key = Path(name).read_bytes().strip()
+        # Resolved: secrets that are mounted are links.
+        key = read_file(Path(name).resolve(), secret=True).strip()
+    except OwnershipError as error:
+        raise OwnershipError(
+            f"{KEY_FILE}={name}: {error}. Name a file of your own, with mode 0400"
+        ) from error
     except OSError as error:
         raise RunError(f"{KEY_FILE}={name}: cannot read the key: {error.strerror}") from error
     if len(key) < 16:
