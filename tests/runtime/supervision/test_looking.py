@@ -22,13 +22,15 @@ from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 
 
-def supervisor_of(tmp_path: Path) -> Supervisor:
+def supervisor_of(tmp_path: Path, elements: int = 1) -> Supervisor:
     app = rr.Application("app")
     source = app.source("in", rr.rows([], "v bigint"))
-    app.sink("out", source, rr.memory())
+    for number in range(elements):
+        app.sink(f"out{number}", source, rr.memory())
+        app.place(f"element{number}", f"out{number}", *([] if number else [source]))
     conditions = Conditions(
         master=None, config={}, interval=None, batch_rows=1, buckets=None, parallelism=None, path=None,
-        store=None, notes={}, spare=False, stdout=None,
+        store=None, at_end=None, notes={}, spare=False, stdout=None,
     )  # fmt: skip
     folder = RunFolder(tmp_path, time.time)
     return Supervisor(
@@ -66,6 +68,20 @@ def test_what_does_not_start_in_time_is_stuck(tmp_path: Path, monkeypatch: pytes
     assert process.restart_at is not None
     (failure,) = [e for e in supervisor._folder.read_events() if e["event"] == "failure"]
     assert failure["what"] == "Stuck"
+
+
+def test_a_run_is_the_latest_once_all_of_it_is_up(tmp_path: Path) -> None:
+    supervisor = supervisor_of(tmp_path / "app" / "run", elements=2)
+    supervisor._folder.path.mkdir(parents=True)
+    (process,) = supervisor._processes.values()
+    driver: Any = SimpleNamespace(ready=None)
+    process.driver = driver
+    latest = tmp_path / "app" / "latest"
+
+    for name, up in zip(process.elements, (False, True), strict=True):
+        supervisor._hear(driver, {"say": "started", "element": name, "batch": -1, "restore": 0.0, "lost": 0})
+        supervisor._act()
+        assert (latest.exists(), supervisor.was_up) == (up, up)
 
 
 def test_others_may_ask_to_stop_and_garbage_is_no_request(tmp_path: Path) -> None:

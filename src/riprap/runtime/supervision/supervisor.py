@@ -202,8 +202,6 @@ class Supervisor:
         # They are started one after the other: the next has its time from now on.
         for other in process.elements.values():
             other.moved = now if other.phase == "starting" else other.moved
-        if not self._resume and not any(e.ran for p in self._processes.values() for e in p.elements.values()):
-            self._folder.be_latest()
         element.phase, element.ran, element.fresh = "running", True, True
         element.batch, element.busy, element.moved = message["batch"], False, now
         if element.recovery is not None:
@@ -320,6 +318,8 @@ class Supervisor:
         if self._wants_stop is not None:
             self._pass_on_stop()
         if not self.up.is_set() and all(e.ran for p in self._processes.values() for e in p.elements.values()):
+            if not self._resume:
+                self._folder.be_latest()
             self.was_up = True
             self.up.set()
         self._keep_spare()
