@@ -9,9 +9,10 @@ import pytest
 
 import riprap as rr
 from riprap.compiler import describe_state
+from riprap.runtime import supervise
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.site import is_alive, left_behind
-from riprap.state.leases import Lease
+from riprap.runtime.site import left_behind
+from riprap.state.leases import Lease, is_alive
 
 
 def state_of(select: str, *, window: int = 5) -> dict[str, str]:
@@ -97,3 +98,19 @@ def test_a_start_that_comes_to_nothing_leaves_the_newest_run_as_it_is(folder: Ru
     assert not is_alive(folder.path)
     folder.end()
     assert left_behind(application) == "", "it has ended"
+
+
+def test_a_start_that_gets_no_hold_is_marked_as_ended_and_names_the_run_to_take_up(folder: RunFolder) -> None:
+    (folder.path / "run.json").write_text("{}")
+    folder.be_latest()
+    app = rr.Application("app")
+    app.sink("out", app.source("in", rr.rows([], "n bigint")), rr.memory())
+    runs = folder.path.parent.parent
+
+    with pytest.raises(
+        rr.RunError, match=r"(?s)on several hosts state pages need .* take it up with folder="
+    ):
+        supervise(app.graph(), runs=runs, master="spark://here:7077")
+
+    (refused,) = (path for path in runs.glob("app/2*") if path != folder.path)
+    assert (refused / "ended").exists()

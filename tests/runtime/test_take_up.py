@@ -59,9 +59,11 @@ def test_with_more_cores_than_buckets(spark: SparkSession, feed: Feed, tmp_path:
 def test_stopped_in_good_order_it_goes_on_as_if_it_had_not_been(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
-    app = bargain(feed.folder, rr.parquet(tmp_path / "found", roll=0))
+    # It would take ten seconds, and is stopped long before.
+    paced = rr.files(feed.folder, rate=EVENTS / 10)
+    app = bargain(paced, rr.parquet(tmp_path / "found", roll=0))
     with app.run(spark=spark, batch_rows=BATCH, runs=tmp_path / "runs") as run:
-        wait_until(lambda: run.progress().tuples_in >= 2 * BATCH or not run.running)
+        wait_until(lambda: run.progress().tuples_in >= BATCH or not run.running)
         run.stop(resume=True)
     assert [e["event"] for e in lines_of(run.folder / "events.jsonl")] == ["started", "stopped"]
     stopped_at = run.progress().tuples_in

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,10 +83,11 @@ def run(
         run_folder, resume = earlier or open_folder(None, Path(runs), graph.name, clock)
         if spark is None:
             JvmLog.move(run_folder.path)
-        # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
-        # dead as others.
-        housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
-        try:
+        with calling_off(run_folder, resume=resume, clock=clock) as held:
+            # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may
+            # look as dead as others.
+            housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
+            held.callback(lease.release)
             sweep(page_root(), clock=clock)
             accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh).make()
             store = settle_store(run_folder.path, store)
@@ -120,16 +122,6 @@ def run(
                 raise as_riprap_error(error) from error
             if not resume:
                 run_folder.be_latest()
-        except BaseException as error:
-            lease.release()
-            if not resume:
-                # Nothing was computed, so there is nothing to take up.
-                run_folder.end()
-                sweep(page_root(), clock=clock)
-            other = "" if resume else left_behind(run_folder.path.parent)
-            if other and isinstance(error, RiprapError):
-                raise type(error)(f"{error}{other}") from error
-            raise
         return Run(
             layout=layout,
             elements=elements,
@@ -143,6 +135,30 @@ def run(
     except BaseException:
         if spark is None:
             session.stop()
+        raise
+
+
+@contextlib.contextmanager
+def calling_off(
+    folder: RunFolder, *, resume: bool, clock: Callable[[], float]
+) -> Iterator[contextlib.ExitStack]:
+    """Let go of what was got hold of for a run if it does not start; a new one is then marked as ended.
+
+    Who tries in vain to start a run beside one that was left in the middle is told of that one.
+    """
+    held = contextlib.ExitStack()
+    try:
+        yield held
+    except BaseException as error:
+        held.close()
+        if resume:
+            raise
+        # Nothing was computed, so there is nothing to take up.
+        folder.end()
+        sweep(page_root(), clock=clock)
+        other = left_behind(folder.path.parent)
+        if other and isinstance(error, RiprapError):
+            raise type(error)(f"{error}{other}") from error
         raise
 
 
@@ -195,6 +211,8 @@ def start_elements(launch: Launch, plans: Iterable[Plan], housing: Housing) -> l
     elements = [launch.prepare(plan, housing.site(plan.name, launch.home(plan))) for plan in plans]
     try:
         # Before the queries: opening a sink may replace earlier output, so everything else must be in order.
+        for element in elements:
+            element.take_sinks()
         for element in elements:
             element.open_sinks()
         for element in elements:

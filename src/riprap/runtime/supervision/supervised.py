@@ -22,7 +22,7 @@ from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
 from riprap.runtime.session import check_master
 from riprap.runtime.site import Housing, left_behind, take_hold
-from riprap.runtime.start import check_files, check_options, open_folder, settle_end
+from riprap.runtime.start import calling_off, check_files, check_options, open_folder, settle_end
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
@@ -87,26 +87,26 @@ def supervise(
         check_master(each)
     pickled = _pickled(graph)
     run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
-    store = settle_store(run_folder.path, store)
-    conditions = Conditions(
-        master=master,
-        config=dict(config or {}),
-        interval=interval,
-        batch_rows=batch_rows,
-        buckets=buckets,
-        parallelism=parallelism,
-        path=path,
-        store=store,
-        at_end=at_end,
-        notes=dict(notes or {}),
-        spare=interval is not None if spare is None else spare,
-        stdout=stdout,
-    )
-    one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
-    # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
-    # dead as others.
-    housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
-    try:
+    with calling_off(run_folder, resume=resume, clock=clock) as held:
+        conditions = Conditions(
+            master=master,
+            config=dict(config or {}),
+            interval=interval,
+            batch_rows=batch_rows,
+            buckets=buckets,
+            parallelism=parallelism,
+            path=path,
+            store=settle_store(run_folder.path, store),
+            at_end=at_end,
+            notes=dict(notes or {}),
+            spare=interval is not None if spare is None else spare,
+            stdout=stdout,
+        )
+        one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
+        # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
+        # dead as others.
+        housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
+        held.callback(lease.release)
         forget_warming(run_folder.path)
         sweep(page_root(), clock=clock)
         changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
@@ -126,9 +126,6 @@ def supervise(
             clock=clock,
         )
         return Supervised(graph, supervisor, run_folder, lease, housing, resume=resume, clock=clock)
-    except BaseException:
-        lease.release()
-        raise
 
 
 class Supervised:
@@ -260,6 +257,8 @@ class Supervised:
         if self._vain:
             # Nothing was computed, so there is nothing to take up.
             self._folder.end()
+        elif not self._supervisor.was_up and not self._resume:
+            self._folder.be_latest()
         forget_warming(self.folder)
         sweep(page_root(), clock=self._clock)
         close_books(self._folder, self._lease, self._housing, self.progress(), how)
