@@ -130,6 +130,7 @@ def test_output_that_is_taken(riprap: Command, feed_file: Path, tmp_path: Path) 
     assert "--overwrite" in done.err
 
     held = OutputLease.take(tmp_path / "bargains", run="another", sink="Sink", resume=False)
+    held.sign()
     done = riprap("run", "bargain", "--feed", feed_file, "--overwrite")
     held.release()
     assert done.code == 2

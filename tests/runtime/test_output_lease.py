@@ -6,6 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +18,31 @@ from pyspark.sql import SparkSession
 from tests.runtime.harness import wait_until
 
 import riprap as rr
+from riprap.compiler import compile_graph
 from riprap.errors import RunError
 from riprap.graph.connectors import list_files
-from riprap.runtime.output_lease import NAME, OutputLease
-from riprap.runtime.sinks import make_publisher
-from riprap.state.pages import PageStore
+from riprap.runtime.element import Launch
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.output_lease import NAME, OutputLease, refuse_held
+from riprap.runtime.site import take_hold
+from riprap.runtime.supervision.crew import Crew
+from riprap.state.leases import lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from riprap.runtime.output_lease import OutputLease
 lease = OutputLease.take(Path(sys.argv[1]), run="killed", sink="out", resume=False)
+lease.sign()
 print("held", flush=True)
 time.sleep(600)
 """
 
 
 def take(folder: Path, run: str, *, resume: bool = False) -> OutputLease:
-    return OutputLease.take(folder, run=run, sink="out", resume=resume)
+    lease = OutputLease.take(folder, run=run, sink="out", resume=resume)
+    lease.sign()
+    return lease
 
 
 def test_a_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -52,24 +62,100 @@ def test_a_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
         first.check()
 
 
-def test_who_is_refused_for_what_is_in_a_folder_does_not_take_it_over(tmp_path: Path) -> None:
-    take(tmp_path, "killed").release()
-    (tmp_path / "part-0000000000-0000000000.parquet").write_text("rows")
-    app = rr.Application("app")
-    app.sink("out", app.source("in", rr.rows([], "n bigint")), rr.parquet(tmp_path))
-    sink: Any = app.graph()["out"]
-    with pytest.raises(RunError, match="holds 1 files of an earlier run"):
-        make_publisher(
-            sink,
-            PageStore(str(tmp_path / "results")),
-            None,
-            run="refused",
-            resume=False,
-            tell=lambda *_, **__: None,
-            clock=lambda: 0.0,
-        )
+class Reports:
+    """Takes what a crew reports."""
 
-    take(tmp_path, "killed", resume=True).release()
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    def send(self, what: str, **details: Any) -> None:
+        self.sent.append((what, details))
+
+
+def begin_crew(graph: rr.Graph, spark: SparkSession, runs: Path, link: Any) -> None:
+    """Begin a new run as a driver process does."""
+    folder = RunFolder.create(runs, graph.name, time.time)
+    housing, lease = take_hold(folder, None, None, one_host=True)
+    launch = Launch(
+        graph=graph,
+        session=spark,
+        folder=folder,
+        resume=False,
+        interval=None,
+        batch_rows=10,
+        clock=time.time,
+    )
+    plans = compile_graph(graph, buckets=1, tasks=1).plans
+    Crew(launch, plans, housing, link).begin([plan.name for plan in plans], resume=())
+    folder.end()
+    lease.release()
+
+
+def listing(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("how", ["in one process", "supervised"])
+def test_who_is_refused_one_folder_takes_over_none(
+    spark: SparkSession, tmp_path: Path, runs: Path, how: str
+) -> None:
+    one, two, new = folders = [tmp_path / name for name in ("one", "two", "new")]
+    for folder in folders:
+        folder.mkdir()
+        take(folder, "killed").release()
+    for folder in (one, two):
+        (folder / "part-0000000000-0000000000.parquet").write_text("rows")
+    (one / "_part-0000000001-0000000001.parquet").write_text("half")
+    before = [listing(folder) for folder in folders]
+    app = rr.Application("app")
+    source = app.source("in", rr.rows([{"n": 1}], "n bigint"))
+    app.sink("one", source, rr.parquet(one, overwrite=True))
+    app.sink("new", source, rr.parquet(new))
+    app.sink("two", source, rr.parquet(two))
+    app.place("first", source, "one", "new")
+    app.place("second", "two")
+
+    if how == "supervised":
+        link = Reports()
+        begin_crew(app.graph(), spark, runs, link)
+        ((kind, report),) = link.sent
+        assert (kind, report["element"], report["final"]) == ("failed", "second", True)
+        assert "two holds 1 files of an earlier run" in report["message"]
+    else:
+        with pytest.raises(RunError, match="two holds 1 files of an earlier run"):
+            app.run(spark=spark, runs=runs, parallelism=1)
+
+    assert [listing(folder) for folder in folders] == before
+    for folder in folders:
+        take(folder, "killed", resume=True).release()
+
+
+def test_a_folder_that_another_user_has_is_named_with_the_way_out() -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        take(folder, "theirs").release()
+        os.chown(folder / NAME, 4141, -1)
+        folder.chmod(0o777)
+        os.seteuid(4242)
+        try:
+            for attempt in (lambda: refuse_held(folder), lambda: take(folder, "mine")):
+                with pytest.raises(RunError, match=rf"of user 4141\. .* has ended, remove {folder / NAME}"):
+                    attempt()
+        finally:
+            os.seteuid(0)
+
+
+def test_who_only_looks_is_in_nobodys_way(tmp_path: Path) -> None:
+    take(tmp_path, "mine").release()
+    looking = os.open(tmp_path / NAME, os.O_RDONLY)
+    assert lock(looking)
+    done = threading.Timer(0.1, os.close, [looking])
+    done.start()
+
+    take(tmp_path, "mine").release()
+    done.join()
 
 
 def test_a_killed_owner_is_in_nobodys_way(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Bench:
         self._made = make_publisher(
             self.sink(connector), self.results, None, run="r", resume=resume, tell=ignore, clock=self.clock
         )
+        self._made.begin()
         return self._made
 
     def close(self) -> None:
@@ -415,6 +416,32 @@ def test_a_callback_gets_every_batch_with_its_number(bench: Bench) -> None:
     assert publisher.published == 2
     with pytest.raises(RunError, match="sink 'out' hands its rows to a function"):
         publisher.table()
+
+
+def test_files_without_contents_are_written_again_wherever_they_are(bench: Bench) -> None:
+    connector = rr.parquet(bench.folder, roll="1000s")
+    outputs = {batch: bench.numbers(batch) for batch in range(5)}
+    publisher = bench.files(connector)
+    for batch in range(5):
+        publisher.publish(batch, outputs[batch])
+        if batch != 1:
+            publisher.flush()
+    names = [f"part-{first:010d}-{last:010d}.parquet" for first, last in ((0, 0), (1, 2), (3, 3), (4, 4))]
+    assert bench.listing() == names
+    for name in names[1:3]:
+        (bench.folder / name).write_bytes(b"")
+
+    # It is killed before the results come again, and then all but one are at hand.
+    assert not bench.files(connector, resume=True).has(2)
+    publisher = bench.files(connector, resume=True)
+    assert [publisher.has(batch) for batch in range(6)] == [True, False, False, False, True, False]
+    for batch in (0, 1, 3, 4):
+        publisher.take_up(batch, outputs[batch])
+        publisher.take_up(batch, outputs[batch])
+
+    assert values(publisher.table()) == [0, 1, 3, 4]
+    assert bench.listing() == [names[0], "part-0000000001-0000000001.parquet", *names[2:]]
+    assert publisher.published == 4
 
 
 def test_a_callback_that_fails_is_named_with_its_line_and_batch(bench: Bench) -> None:

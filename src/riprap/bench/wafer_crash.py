@@ -141,6 +141,7 @@ class Running:
         for name in ELEMENTS:
             self._elements[name] = self._prepare(name, resume=False)
         for element in self._elements.values():
+            element.take_sinks()
             element.open_sinks()
         for name in reversed(ELEMENTS):
             with self._gate.few:
@@ -160,6 +161,7 @@ class Running:
     def restart(self) -> None:
         """Start the model again, as a supervisor has it done."""
         self._elements[MODEL] = self._prepare(MODEL, resume=True)
+        self._elements[MODEL].take_sinks()
         self._elements[MODEL].open_sinks()
         self._go(MODEL)
 

@@ -163,15 +163,8 @@ class Element:
             s.name: Leaving(home / "sources" / s.name) for s in fetched if not s.connector.PROMISE.exact
         }
 
-    def open_sinks(self) -> None:
-        """Open the sinks, and give them and the channels the batches an earlier process had on record."""
-        try:
-            self._open_sinks()
-        except BaseException:
-            self.close_sinks()
-            raise
-
-    def _open_sinks(self) -> None:
+    def take_sinks(self) -> None:
+        """Take hold of what the sinks write to, and refuse what is not to be written to; nothing there is changed."""
         launch = self._launch
         for sink in self.plan.graph.of_kind(Sink):
             self.publishers[sink.name] = make_publisher(
@@ -183,6 +176,16 @@ class Element:
                 tell=launch.folder.event,
                 clock=launch.clock,
             )
+
+    def open_sinks(self) -> None:
+        """Let the sinks begin, and give them and the channels the batches an earlier process had on record.
+
+        First all sinks must be taken hold of, those of other elements too: who is refused by one leaves the others to
+        the run that had them.
+        """
+        launch = self._launch
+        for publisher in self.publishers.values():
+            publisher.begin()
         for outflow in self._outlets.values():
             outflow.reopen()
         batches = self._site.ledger.batches()

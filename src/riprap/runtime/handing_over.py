@@ -39,7 +39,7 @@ def hand_over(
             lost = {
                 name: rows
                 for name, rows in gone.items()
-                if not (batch <= telling[name].published if name in telling else committed(batch))
+                if not (telling[name].has(batch) if name in telling else committed(batch))
             }
             if lost:
                 tell("results lost", element=element, batch=batch, rows=lost)

@@ -41,6 +41,10 @@ class Outflow:
         """The newest batch whose pages are not needed any more, -1 at first."""
         return min(writer.batch for writer in self._writers)
 
+    def has(self, batch: int) -> bool:
+        """Say whether a batch is published."""
+        return batch <= self.published
+
     def publish(self, record: Record) -> None:
         """Append a batch that is on record, and let go of what every reader has had."""
         outputs = record.outputs.get(self._outlet.name, ())

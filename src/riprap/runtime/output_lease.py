@@ -10,15 +10,14 @@ that begins with a dot for data.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from riprap.errors import RunError
+from riprap.state.leases import GLANCE_SECONDS, lock, read_lease
 
 NAME = ".riprap-lease"
 FORMAT = "riprap-output/1"
@@ -27,40 +26,39 @@ FORMAT = "riprap-output/1"
 class OutputLease:
     """The hold of one sink on its folder, until it is released or forgotten."""
 
-    def __init__(self, folder: Path, run: str, descriptor: int) -> None:
+    def __init__(self, folder: Path, run: str, sink: str, descriptor: int) -> None:
         self._folder = folder
         self._run = run
+        self._sink = sink
+        self._descriptor = descriptor
         self._let_go = weakref.finalize(self, os.close, descriptor)
 
     @classmethod
-    def take(
-        cls, folder: Path, *, run: str, sink: str, resume: bool, prepare: Callable[[], None] = lambda: None
-    ) -> OutputLease:
+    def take(cls, folder: Path, *, run: str, sink: str, resume: bool) -> OutputLease:
         """Take hold of a folder; refuse one that a live process writes to, or that is not the run's any more.
 
-        What ``prepare`` refuses stays with the run that had it, which may be taken up again.
+        Until it is signed, the folder stays that of the run that had it, which may be taken up again.
         """
-        path = folder / NAME
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise RunError(f"cannot write to the output folder {folder}: {error}") from error
+        descriptor = _open(folder, os.O_RDWR | os.O_CREAT)
         try:
             _lock(descriptor, folder)
-            before = _owner(path)
+            before = read_lease(descriptor)
             if resume and before.get("run", run) != run:
                 raise RunError(
                     f"the output folder {folder} is now that of {_said(before)}: what this run had written there may "
                     "be gone. Start a new run, with another folder"
                 )
-            prepare()
-            owner = {"format": FORMAT, "run": run, "sink": sink, "pid": os.getpid()}
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, json.dumps(owner).encode())
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(folder, run, descriptor)
+        return cls(folder, run, sink, descriptor)
+
+    def sign(self) -> None:
+        """Write down whose the folder is from now on."""
+        assert self.held
+        owner = {"format": FORMAT, "run": self._run, "sink": self._sink, "pid": os.getpid()}
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(owner).encode(), 0)
 
     @property
     def held(self) -> bool:
@@ -69,8 +67,10 @@ class OutputLease:
 
     def check(self) -> None:
         """Refuse to take what is in the folder for this run's, once another has taken it over."""
-        owner = _owner(self._folder / NAME)
-        if not self.held and owner.get("run", self._run) != self._run:
+        if self.held:
+            return
+        owner = _owner(self._folder)
+        if owner.get("run", self._run) != self._run:
             raise RunError(
                 f"the output folder {self._folder} is now that of {_said(owner)}: the rows of this run are gone"
             )
@@ -82,24 +82,36 @@ class OutputLease:
 
 def refuse_held(folder: Path) -> None:
     """Refuse a folder that a live process writes to, and leave it as it is."""
-    try:
-        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    if not os.path.lexists(folder / NAME):
         return
+    descriptor = _open(folder, os.O_RDWR)
     try:
         _lock(descriptor, folder)
     finally:
         os.close(descriptor)
 
 
+def _open(folder: Path, flags: int) -> int:
+    path = folder / NAME
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        owner = path.lstat().st_uid if isinstance(error, PermissionError) and os.path.lexists(path) else None
+        if owner is None or owner == os.getuid():
+            raise RunError(f"cannot write to the output folder {folder}: {error}") from error
+        raise RunError(
+            f"the output folder {folder} is that of a run of user {owner}. Choose another folder; or, once that run "
+            f"has ended, remove {path}"
+        ) from error
+
+
 def _lock(descriptor: int, folder: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RunError(
-            f"the output folder {folder} is being written to by {_said(_owner(folder / NAME))}: two writers would "
-            "replace each other's files. Choose another folder, or wait until that run has ended"
-        ) from None
+        if not lock(descriptor, wait=GLANCE_SECONDS, needed=True):
+            raise RunError(
+                f"the output folder {folder} is being written to by {_said(read_lease(descriptor))}: two writers would "
+                "replace each other's files. Choose another folder, or wait until that run has ended"
+            )
     except OSError as error:
         raise RunError(
             f"the output folder {folder} cannot be locked against other runs: {error}. Choose one on a file system "
@@ -107,13 +119,14 @@ def _lock(descriptor: int, folder: Path) -> None:
         ) from error
 
 
-def _owner(path: Path) -> dict[str, Any]:
-    """Read what a lease says: nothing, where it is being written, or its owner died while it wrote."""
-    try:
-        owner = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+def _owner(folder: Path) -> dict[str, Any]:
+    if not os.path.lexists(folder / NAME):
         return {}
-    return owner if isinstance(owner, dict) else {}
+    descriptor = _open(folder, os.O_RDONLY)
+    try:
+        return read_lease(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _said(owner: dict[str, Any]) -> str:

@@ -32,6 +32,9 @@ _PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)(\.gz)?")
 class Publisher(Protocol):
     """Publishes a sink's batches, in order. Publishing a batch again must change nothing a reader could tell."""
 
+    def begin(self) -> None:
+        """Take over the place written to, whatever an earlier run left there: all sinks have agreed to it by now."""
+
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         """Take a batch that is on record."""
 
@@ -101,11 +104,30 @@ class FilePublisher:
         self._lock = threading.RLock()
         self._pending: list[tuple[int, Sequence[Output]]] = []
         self._since = 0.0
-        self._lease = self._take_hold(run, sink, resume)
-        self.published = max((last for _, last, _ in self._parts()), default=-1)
+        self._resume = resume
+        self._lease = self._take_hold(run, sink)
+        self.published = max((last for _, last, _ in self._parts()), default=-1) if resume else -1
+        self._lacking: set[int] = set()
+        self._empty: set[Path] = set()
+
+    def begin(self) -> None:
+        # Signed first: a run whose files are being removed must not be taken up.
+        self._lease.sign()
+        for half in self._folder.glob("_part-*"):
+            half.unlink()
+        if self._resume:
+            self._find_empty()
+        else:
+            for _, path in self._numbered():
+                path.unlink()
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         with self._lock:
+            if batch in self._lacking and self._lease.held:
+                # Between files that are there: it is a file of its own.
+                self._write([(batch, outputs)])
+                self._lacking.remove(batch)
+                return
             taken = self._pending[-1][0] if self._pending else self.published
             if batch <= taken:
                 return
@@ -122,17 +144,20 @@ class FilePublisher:
     def flush(self) -> None:
         with self._lock:
             # Once the folder is let go of, another process may be publishing what waits.
-            if not self._pending or not self._lease.held:
+            if not self._lease.held:
                 return
-            first, last = self._pending[0][0], self._pending[-1][0]
-            table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
-            if table.num_rows:
-                path = self._folder / f"part-{first:010d}-{last:010d}{self.connector.ending}"
-                temporary = self._folder / f"_{path.name}"
-                write_table(table, temporary, self.connector)
-                put_in_place(temporary, path)
+            # All that is still at hand of what they held is in files of its own by now.
+            while self._empty:
+                self._empty.pop().unlink()
+            if not self._pending:
+                return
+            self._write(self._pending)
+            self.published = self._pending[-1][0]
             self._pending = []
-            self.published = last
+
+    def has(self, batch: int) -> bool:
+        """Say whether a batch is published."""
+        return batch <= self.published and batch not in self._lacking
 
     def table(self) -> pa.Table:
         self.check()
@@ -151,39 +176,51 @@ class FilePublisher:
             self._lease.release()
 
     def _parts(self) -> list[tuple[int, int, Path]]:
-        found = ((_PART.fullmatch(p.name), p) for p in self._folder.iterdir())
         # One without contents is what a power cut leaves of a file that was not synced: it is not published.
-        return [(int(m[1]), int(m[2]), p) for m, p in found if m and p.stat().st_size]
+        return [(first, last, path) for (first, last), path in self._numbered() if path.stat().st_size]
 
-    def _take_hold(self, run: str, sink: str, resume: bool) -> OutputLease:
+    def _numbered(self) -> list[tuple[tuple[int, int], Path]]:
+        """List the files named after batches, with the first and the last of each."""
+        found = ((_PART.fullmatch(path.name), path) for path in self._folder.iterdir())
+        return [((int(part[1]), int(part[2])), path) for part, path in found if part]
+
+    def _write(self, batches: Sequence[tuple[int, Sequence[Output]]]) -> None:
+        first, last = batches[0][0], batches[-1][0]
+        table = pa.concat_tables([self._reader.read(outputs) for _, outputs in batches])
+        if table.num_rows:
+            path = self._folder / f"part-{first:010d}-{last:010d}{self.connector.ending}"
+            temporary = self._folder / f"_{path.name}"
+            write_table(table, temporary, self.connector)
+            put_in_place(temporary, path)
+            self._empty.discard(path)
+
+    def _take_hold(self, run: str, sink: str) -> OutputLease:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make the output folder {self._folder}: {error}") from error
-        return OutputLease.take(
-            self._folder, run=run, sink=sink, resume=resume, prepare=lambda: self._prepare(resume)
-        )
-
-    def _prepare(self, resume: bool) -> None:
-        for half in self._folder.glob("_part-*"):
-            half.unlink()
-        if resume:
-            self._remove_empty()
-            return
-        parts = [path for _, _, path in self._parts()]
-        if parts and not self.connector.overwrite:
+        lease = OutputLease.take(self._folder, run=run, sink=sink, resume=self._resume)
+        parts = self._parts()
+        if parts and not self._resume and not self.connector.overwrite:
+            lease.release()
             raise RunError(
                 f"the output folder {self._folder} holds {len(parts)} files of an earlier run. Choose another folder, "
                 "or replace them with overwrite=True (on the command line: --overwrite)"
             )
-        for path in parts:
-            path.unlink()
+        return lease
 
-    def _remove_empty(self) -> None:
-        """Remove files that a power cut left without contents: readers of the folder would stumble over them."""
-        empty = [p for p in self._folder.iterdir() if _PART.fullmatch(p.name) and not p.stat().st_size]
-        for path in empty:
-            path.unlink()
+    def _find_empty(self) -> None:
+        """Find files that a power cut left without contents, and remove them: readers of the folder would stumble.
+
+        Those before the newest file stay until what is at hand of them is written: by them one can tell what lacks.
+        """
+        empty = {path: lacking for lacking, path in self._numbered() if not path.stat().st_size}
+        for path, (first, last) in empty.items():
+            if first > self.published:
+                path.unlink()
+            else:
+                self._empty.add(path)
+                self._lacking |= {*range(first, last + 1)}
         if empty:
             names = ", ".join(sorted(path.name for path in empty))
             what = "were empty, as after a power cut. They are published again where their results are still at hand"
@@ -198,6 +235,8 @@ class CallbackPublisher:
         self._call = call
         self._reader = reader
         self.published = -1
+
+    def begin(self) -> None: ...
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         try:
@@ -228,6 +267,8 @@ class MemoryPublisher:
         self._reader = reader
         self._batches: dict[int, pa.Table] = {}
         self.published = -1
+
+    def begin(self) -> None: ...
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
@@ -266,6 +307,8 @@ class ServicePublisher:
         self._lock = threading.Lock()
         self.published = -1
         self._call(lambda again: target.open(resume=resume))
+
+    def begin(self) -> None: ...
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
@@ -307,7 +350,10 @@ def make_publisher(
     tell: Tell,
     clock: Callable[[], float],
 ) -> Publisher:
-    """Make what publishes a sink's batches; ``run`` is the run's identity."""
+    """Make what publishes a sink's batches, unless that is refused; ``run`` is the run's identity.
+
+    What an earlier run left stays as it is until the publisher is told to begin.
+    """
     reader = ResultReader(sink, results)
     match sink.connector:
         case FileSink() as connector:

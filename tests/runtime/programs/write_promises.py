@@ -52,6 +52,7 @@ def main(disk: Path, ready: Path) -> None:
         tell=lambda kind, **details: None,
         clock=time.time,
     )
+    publisher.begin()
     publisher.publish(0, [Output("page", 100)])
     writer = ChannelWriter(
         disk / "channel",

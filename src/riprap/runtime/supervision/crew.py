@@ -70,24 +70,31 @@ class Crew:
         Opening a sink may replace earlier output, so first everything else must be in order.
         """
         wanted, began = set(names), self._clock()
+        elements = [plan for plan in self._plans if plan.name in wanted]
+        new = {plan.name for plan in elements} - set(resume)
         prepared: list[Element] = []
-        for plan in self._plans:
-            if plan.name in wanted:
-                with self._reporting(plan.name, final=plan.name not in resume):
-                    prepared.append(self._prepare(plan, resume=plan.name in resume))
+        for plan in elements:
+            with self._reporting(plan.name, final=plan.name in new):
+                element = self._prepare(plan, resume=plan.name not in new)
+                with _closing_sinks(element):
+                    element.take_sinks()
+                prepared.append(element)
+        if not new <= {element.plan.name for element in prepared}:
+            # The run comes to nothing: what new elements would have replaced stays.
+            for element in prepared:
+                if element.plan.name in new:
+                    element.close_sinks()
+            prepared = [element for element in prepared if element.plan.name not in new]
         opened: list[Element] = []
         for element in prepared:
-            with self._reporting(element.plan.name, final=element.plan.name not in resume):
+            name = element.plan.name
+            with self._reporting(name, final=name in new), _closing_sinks(element):
                 element.open_sinks()
                 opened.append(element)
         for element in opened:
-            with self._reporting(element.plan.name, final=element.plan.name not in resume):
-                try:
-                    self._start(element, began)
-                except BaseException:
-                    # It will be tried again, and opens them again.
-                    element.close_sinks()
-                    raise
+            name = element.plan.name
+            with self._reporting(name, final=name in new), _closing_sinks(element):
+                self._start(element, began)
 
     def retry(self, name: str) -> None:
         """Start an element again that has failed; the others go on."""
@@ -200,3 +207,13 @@ class Crew:
                 batch=member.element.batch if member is not None else self._recorded(name),
                 final=final,
             )
+
+
+@contextlib.contextmanager
+def _closing_sinks(element: Element) -> Iterator[None]:
+    """Let go of an element's sinks if it does not start: when it is tried again, it takes hold of them again."""
+    try:
+        yield
+    except BaseException:
+        element.close_sinks()
+        raise
