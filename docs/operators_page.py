@@ -19,7 +19,8 @@ INTRODUCTION = """\
 # Operators
 
 Made by `python docs/operators_page.py` from what the operators say of themselves; `riprap operators` prints the table.
-How tuples are ordered, what windows hold, how time goes on and what punctuations do is in [streams.md](streams.md); the
+How tuples are ordered, what windows hold, how time goes on, what punctuations do and what is put out at the end of
+finite input is in [streams.md](streams.md); the
 expressions are in [expressions.md](expressions.md).
 """
 

@@ -20,7 +20,8 @@ from tests.services.server import Server, UnavailableError
 from riprap.errors import RunError
 from riprap.runtime.kafka_jars import connector_jars
 from riprap.runtime.session import make_session
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 S = TypeVar("S", bound=Server)
 # Tests start dozens of JVMs that live for seconds: to compile for the long run is not worth it to them.

@@ -25,6 +25,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
 from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
+from riprap.state.seals import KEY, make_key
 
 Tables = Mapping[str, pa.Table]
 
@@ -41,15 +42,20 @@ class Element:
             ledger=Ledger(str(folder / "ledger")),
             pages=self.pages,
             results=PageStore(str(folder / "results")),
+            key=str(folder / KEY),
         )
+        folder.mkdir(parents=True, exist_ok=True)
+        make_key(folder)
         for store in (self._site.pages, self._site.results):
-            Path(store.folder).mkdir(parents=True, exist_ok=True)
+            store.make()
         self._site.ledger.begin(self.plan.buckets)
         self.record = self._site.ledger.get(self._site.ledger.batches()[-1])
         self._read = dict.fromkeys((e.name for e in self.plan.entries), 0)
         self.waiting: dict[str, list[tuple[pa.Table, pa.Table]]] = {s: [] for s in plan.inlets}
 
-    def feed(self, rows: Mapping[str, Rows], *, tasks: int = 1) -> dict[str, list[Output]]:
+    def feed(
+        self, rows: Mapping[str, Rows], *, tasks: int = 1, end: int | None = None
+    ) -> dict[str, list[Output]]:
         """Run one batch, the buckets dealt out to ``tasks``; return what the tasks left for each sink and outlet."""
         batch = self.record.batch + 1
         dealt = min(tasks, self.plan.buckets) if self.plan.keyed else 1
@@ -57,7 +63,9 @@ class Element:
         self._lookups.settle(batch)
         tables = lookups.load_tables(self._tables, batch)
         answers = [
-            run_task(plan, self._site, batch=batch, task=task, attempt=str(task), rows=rows, tables=tables)
+            run_task(
+                plan, self._site, batch=batch, task=task, attempt=str(task), rows=rows, tables=tables, end=end
+            )
             for task in range(plan.tasks)
         ]
         manifests = [answer.manifest for answer in answers]
@@ -139,17 +147,38 @@ class Stage:
                 rows = element.take_in()
             else:
                 rows = {s.name: element.rows(s.name, tables[s.name]) for s in plan.graph.of_kind(Source)}
-            outputs = element.feed(rows, tasks=tasks)
-            for end, sent in outputs.items():
-                if end in self._sinks:
-                    found[end] = element.rows_of(self._sinks[end], sent)
-                    continue
-                stream = plan.graph[end].ports[0][0]
-                if sent:
-                    for channel in plan.outlets[stream]:
-                        for reader in channel.readers:
-                            self.elements[reader].waiting[stream].append(element.sent(sent))
+            self._hand_on(element, element.feed(rows, tasks=tasks), found)
         return {sink: found.get(sink, []) for sink in self._sinks}
+
+    def flush(self, *, tasks: int = 1) -> dict[str, list[dict[str, Any]]]:
+        """Let every element have what came for it, then the end of its input, in the order of the graph."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for level, element in enumerate(self.elements.values()):
+            plan = element.plan
+            nothing = {
+                s.name: element.rows(s.name, s.schema.empty_table()) for s in plan.graph.of_kind(Source)
+            }
+            if plan.inlets:
+                self._hand_on(element, element.feed(element.take_in(), tasks=tasks), found)
+            rows = element.take_in() if plan.inlets else nothing
+            self._hand_on(element, element.feed(rows, tasks=tasks, end=2**40 + level), found)
+        return {sink: found.get(sink, []) for sink in self._sinks}
+
+    def _hand_on(
+        self,
+        element: Element,
+        outputs: Mapping[str, list[Output]],
+        found: dict[str, list[dict[str, Any]]],
+    ) -> None:
+        plan = element.plan
+        for end, sent in outputs.items():
+            if end in self._sinks:
+                found.setdefault(end, []).extend(element.rows_of(self._sinks[end], sent))
+            elif sent:
+                stream = plan.graph[end].ports[0][0]
+                for channel in plan.outlets[stream]:
+                    for reader in channel.readers:
+                        self.elements[reader].waiting[stream].append(element.sent(sent))
 
 
 def _arrived(schema: pa.Schema, tags: int, tuples: Sequence[pa.Table], marks: Sequence[pa.Table]) -> Rows:

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,8 @@ def test_the_example_of_the_readme_is_an_application(tmp_path: Path, monkeypatch
     built_in = bargain("demo/feed", parquet("out/"))
     assert [o.name for o in names["app"].graph()] == [o.name for o in built_in.graph()]
     assert [o.summary() for o in names["app"].graph()] == [o.summary() for o in built_in.graph()]
+
+
+def test_the_package_shows_the_readme() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["readme"] == "README.md"

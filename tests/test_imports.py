@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "riprap"
 # import it, what it is made of may not.
 LAYERS = (
     "errors",
+    "ownership",
     "expressions",
     "graph",
     "drawing",
@@ -35,8 +36,9 @@ LAYERS = (
     "cli",
     "__main__",
 )
-# `Application.run` is the one step from a description to its effect, and imports the runtime when it is called.
-THE_DOOR = (Path("graph/application.py"), "riprap.runtime")
+# `Application.run` is the one step from a description to its effect: it imports the runtime when it is called, and says
+# in its signature what a session is.
+THE_DOOR = (Path("graph/application.py"), ("riprap.runtime", "pyspark.sql.SparkSession"))
 WITHOUT_SPARK = LAYERS[: LAYERS.index("compiler")]
 
 

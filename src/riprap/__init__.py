@@ -11,6 +11,7 @@ with app.run() as run:
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from riprap.errors import (
@@ -104,6 +105,8 @@ __all__ = [
     "to_tcp",
     "tumbling",
 ]
+
+__version__ = version("riprap")
 
 
 def __getattr__(name: str) -> Any:

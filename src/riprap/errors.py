@@ -15,7 +15,10 @@ RiprapError
    |- ChannelError       a channel's log is damaged, or lacks what a reader needs
    |- StoreError         a durable store cannot be used now: full, read-only, away, or it refuses us
    |- CorruptValueError  a durable store is there, but what it holds under a key is damaged
+   |- SealError          state of a user's class does not have the seal it should have, and is not loaded
+   |- OwnershipError     a file or folder that must be this user's alone is not
    `- FormatError        a persisted file has an unknown format or version
+      `- DamagedFileError   or it is damaged: empty, cut short, or not what it should hold
 """
 
 from __future__ import annotations
@@ -69,5 +72,17 @@ class CorruptValueError(RunError):
     """A durable store holds a damaged value: no use in asking again."""
 
 
+class SealError(RunError):
+    """Pickled state does not have the seal it should have: it may be anybody's, so it is not loaded."""
+
+
+class OwnershipError(RunError):
+    """A file or folder that must be this user's alone is not."""
+
+
 class FormatError(RunError):
     """A persisted file has an unknown format or version."""
+
+
+class DamagedFileError(FormatError):
+    """A small file of a run is damaged: empty, cut short, or not what it should hold."""

@@ -1,6 +1,8 @@
 """Every record is a row or is bad for a reason: as plain Python reads it, whatever its neighbours are."""
 
+import datetime
 import io
+import json
 import math
 import time
 
@@ -11,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adapters import plain
 
-from riprap.adapters.cells import unreadable
+import riprap as rr
 from riprap.adapters.decoding import Decoded, decode, decode_messages
 from riprap.adapters.framing import frame
 from riprap.errors import RunError
 from riprap.expressions import parse_schema
+from riprap.expressions.cells import unreadable
+from riprap.graph.connectors.notation import PLAIN, Notation
 
 SCHEMA = parse_schema("id bigint, price double, name string")
 BIG = 1 << 20
@@ -32,13 +36,19 @@ NUMBERS = [
     "",
     " 4",
     "+5",
+    "+-5",
+    "0x1F",
 ]
 PRICES = ["0.5", "1", "1e3", "abc", ".5", "5.", "", "-", "1e", "nan"]
-CSV = st.tuples(
-    st.sampled_from(NUMBERS),
-    st.sampled_from(PRICES),
-    st.sampled_from(["", "n", "é", '"a,b"', '"a\nb"', '"q""q"', '"x"y', "s,t", 'a"b', '"open', "\r", '"']),
-).map(lambda cells: ",".join(cells).encode())
+NAMES = ["", "n", "é", '"a,b"', '"a\nb"', '"q""q"', '"x"y', "s,t", 'a"b', '"open', "\r", '"']
+
+
+def csv_records(*cells: list[str]) -> st.SearchStrategy[bytes]:
+    return st.tuples(*map(st.sampled_from, cells)).map(lambda record: ",".join(record).encode())
+
+
+CSV = csv_records(NUMBERS, PRICES, NAMES)
+FLAGGED = csv_records(NUMBERS, PRICES, ["", "true", "0", "FALSE", "yes", " 1"], NAMES)
 JSON_VALUES = [
     "1",
     "-7",
@@ -47,6 +57,8 @@ JSON_VALUES = [
     "1e3",
     '"x"',
     '"\\u00e9"',
+    '"NaN"',
+    '"-Infinity"',
     "null",
     "true",
     "[1]",
@@ -78,14 +90,21 @@ def mutated(records: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     )
 
 
-def whole(data: bytes, format: str, *, size: int = BIG, schema: pa.Schema = SCHEMA) -> list[object]:
+def whole(
+    data: bytes, format: str, *, size: int = BIG, schema: pa.Schema = SCHEMA, notation: Notation = PLAIN
+) -> list[object]:
     """Return a row or the reason for each record, in order."""
     found: list[object] = []
     blocks = frame(
-        io.BytesIO(data), quoted=format == "csv", blank=format == "text", limit=BIG, block_bytes=size
+        io.BytesIO(data),
+        csv=notation if format == "csv" else None,
+        blank=format == "text",
+        limit=BIG,
+        block_bytes=size,
     )
     for block in blocks:
-        found.extend(verdicts(decode(block, format, schema, file="f", threads=False), len(block)))
+        decoded = decode(block, format, schema, notation=notation, file="f", threads=False)
+        found.extend(verdicts(decoded, len(block)))
     return found
 
 
@@ -117,13 +136,19 @@ def same(one: object, other: object) -> bool:
 
 
 @settings(max_examples=250, deadline=None)
-@given(records=st.lists(CSV | mutated(CSV), max_size=12), size=st.sampled_from([1, 5, 64, BIG]))
-def test_csv(records: list[bytes], size: int) -> None:
+@given(
+    records=st.lists(FLAGGED | mutated(FLAGGED), max_size=12),
+    size=st.sampled_from([1, 5, 64, BIG]),
+    notation=st.sampled_from([PLAIN, Notation(multiline=True), Notation(comment="1")]),
+)
+def test_csv(records: list[bytes], size: int, notation: Notation) -> None:
     data = b"\n".join(records)
-    expected = [plain.csv_row(record) if good else None for _, record, good in plain.csv_records(data, BIG)]
-    found = whole(data, "csv", size=size)
+    expected = plain.csv_records(data, BIG, notation)
+    schema = parse_schema("id bigint, price double, sure boolean, name string")
+    found = whole(data, "csv", size=size, schema=schema, notation=notation)
     assert len(found) == len(expected)
-    for one, other, (_, record, _) in zip(found, expected, plain.csv_records(data, BIG), strict=True):
+    for one, (_, record, good) in zip(found, expected, strict=True):
+        other = plain.csv_row(record) if good else None
         if b'""' not in record:  # which may be a quoted empty cell
             assert same(one, other), (record, one, other)
 
@@ -184,6 +209,8 @@ CELLS = [
     "1E-5",
     "0x1F",
     "-0x1",
+    "+0x1",
+    "++1",
     "00012",
     "128",
     "1e39",
@@ -219,8 +246,10 @@ CELLS += [
     "12345678901234567890123456789012345678",
     "-99999999999999999999999999999999999999",
 ]
-CELLS += [day + time for day in DAYS for time in TIMES]
+MOMENTS = [day + time for day in DAYS for time in TIMES]
 PADS = ["x", " x", "x ", "\tx", "x\t", "\u00a0x", "x\x0b"]
+PADDED = [pad.replace("x", cell) for cell in CELLS for pad in PADS]
+PADDED += [pad.replace("x", moment) for moment in MOMENTS for pad in PADS[:3]]
 TYPES = [
     "bigint",
     "tinyint",
@@ -236,18 +265,46 @@ TYPES = [
 
 
 def rows_of(data: bytes, format: str, schema: pa.Schema) -> int:
-    (block,) = list(frame(io.BytesIO(data), quoted=format == "csv", limit=BIG, block_bytes=BIG))[:1]
+    (block,) = list(
+        frame(io.BytesIO(data), csv=PLAIN if format == "csv" else None, limit=BIG, block_bytes=BIG)
+    )[:1]
     return int(decode(block, format, schema, threads=False).table.num_rows)
+
+
+def test_an_empty_boolean_beside_a_plus() -> None:
+    assert whole(b"+4,\n", "csv", schema=parse_schema("k int, a boolean")) == [(4, None)]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize("type", ["timestamp", "timestamp_ntz"])
+def test_times_are_read_as_casts_read_them(format: str, type: str) -> None:
+    zone = "Z" if type == "timestamp" else ""
+    good = ["2020-01-03T01:02:03.1234567", "2020-01-03 01:02:03.123456789", " 2020-1-3 1:2:3.123456\t"]
+    texts = [*(f"{each.rstrip()}{zone}" for each in good), "2020-01-03 25:00:00", "2020", "2020-02-30"]
+    texts += ["2020-01-03 01:02:03.123456 UTC"] * (type == "timestamp")
+    lines = texts if format == "csv" else [json.dumps({"t": text}) for text in texts]
+    schema = parse_schema(f"t {type}")
+    moment = datetime.datetime(2020, 1, 3, 1, 2, 3, 123456, datetime.UTC if zone else None)
+    bad = [f"column 't': '{text}' is not a {type}" for text in texts[3:6]]
+    found = whole("\n".join(lines).encode() + b"\n", format, schema=schema)
+    assert found == [(moment,)] * 3 + bad + [(moment,)] * (type == "timestamp")
+    assert [whole(f"{line}\n".encode(), format, schema=schema)[0] for line in lines] == found
+
+
+def test_a_list_of_times_in_json() -> None:
+    record = b'{"t": ["2020-01-03 01:02:03.1234567", null]}\n{"t": null}\n{"t": []}\n'
+    moment = datetime.datetime(2020, 1, 3, 1, 2, 3, 123456, datetime.UTC)
+    found = whole(record, "json", schema=parse_schema("t array<timestamp>"))
+    assert found == [([moment, None],), (None,), ([],)]
 
 
 @pytest.mark.parametrize("type", TYPES)
 def test_csv_cells_are_found_bad_only_if_arrow_says_so(type: str) -> None:
-    cells = [pad.replace("x", cell) for cell in CELLS for pad in PADS]
     schema = parse_schema(f"a {type}, b string")
-    fast = [rows_of(cell.encode() + b",q\n", "csv", schema) == 1 for cell in cells]
-    slow = np.ones(len(cells), bool)
-    slow[unreadable(pa.array([cell.encode() for cell in cells]), schema.field("a").type)] = False
-    assert [c for c, a, b in zip(cells, fast, slow, strict=True) if a != b] == []
+    fast = [rows_of(cell.encode() + b",q\n", "csv", schema) == 1 for cell in PADDED]
+    slow = np.ones(len(PADDED), bool)
+    slow[unreadable(pa.array([cell.encode() for cell in PADDED]), schema.field("a").type)] = False
+    assert [c for c, a, b in zip(PADDED, fast, slow, strict=True) if a != b] == []
     assert any(fast)
     assert not all(fast)
 
@@ -258,7 +315,8 @@ def test_json_cells_are_found_bad_only_if_arrow_says_so(type: str) -> None:
     schema = parse_schema(f"a {type}")
     texts = [
         *CELLS,
-        *('"' + pad.replace("x", cell) + '"' for cell in CELLS for pad in PADS),
+        *MOMENTS,
+        *(f'"{cell}"' for cell in PADDED),
         "null",
         "Inf",
         "-Inf",
@@ -288,7 +346,9 @@ def test_json_cells_are_found_bad_only_if_arrow_says_so(type: str) -> None:
         (b"1,2", "2 fields, not 3"),
         (b"1.5,2,x", "column 'id': '1.5' is not a bigint"),
         (b"1,2,\xff", "column 'name': b'\\xff' is not a string"),
-        (b'1,2,"x', "a quote is opened, and not closed within the 1,048,576 bytes allowed"),
+        (b'1,2,"x', "a quote is opened and not closed: line breaks inside quotes need multiLine=True"),
+        (b'1,2,"x"y', "text after a closing quote"),
+        (b"0x1F,2,x", "column 'id': '0x1F' is not a bigint"),
         (b"1," + b"y" * 200 + b",x", "column 'price': '" + "y" * 76 + "... is not a double"),
     ],
 )
@@ -383,6 +443,15 @@ def test_messages() -> None:
         "column 'id': '\xef\xbb\xbf1' is not a bigint",
         "a message without a value",
     ]
+    values = pa.array(["1;N;'a;b'", "2;3;'\\\\x\\''", "3;4;'a'b"])
+    notation = rr.from_tcp(
+        "localhost", 1, format="csv", schema=SCHEMA, sep=";", quote="'", escape="\\", nullValue="N"
+    ).notation
+    assert verdicts(decode_messages(values, "csv", SCHEMA, limit=50, notation=notation), 3) == [
+        (1, None, "a;b"),
+        (2, 3.0, "\\x'"),
+        "text after a closing quote",
+    ]
     assert verdicts(decode_messages(pa.array([], pa.binary()), "json", SCHEMA, limit=50), 0) == []
 
 
@@ -407,7 +476,9 @@ def test_bad_records_cost_little(format: str) -> None:
     whole(line * 10 + bad, format)
     start = time.process_time()
     data = line * 60_000 + bad + line * 40_000
-    block = next(frame(io.BytesIO(data), quoted=format == "csv", limit=BIG, block_bytes=8 * BIG))
+    block = next(
+        frame(io.BytesIO(data), csv=PLAIN if format == "csv" else None, limit=BIG, block_bytes=8 * BIG)
+    )
     decoded = decode(block, format, SCHEMA, threads=False)
     assert [i for i, _ in decoded.bad] == [60_000]
     assert decoded.table.num_rows == len(block) - 1

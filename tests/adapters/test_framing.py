@@ -3,12 +3,14 @@
 import io
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adapters import plain
 
 from riprap.adapters.bad_records import KEPT_BYTES
-from riprap.adapters.framing import SEVERAL, UNCLOSED, Block, count_fields, frame
+from riprap.adapters.framing import GOES_ON, SEVERAL, UNCLOSED, Block, count_fields, frame
+from riprap.graph.connectors.notation import PLAIN, Notation
 
 PIECES = [
     b"a",
@@ -26,6 +28,14 @@ PIECES = [
     b"\n\n",
 ]
 BYTES = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join) | st.binary(max_size=60)
+NOTATIONS = [
+    PLAIN,
+    Notation(multiline=True),
+    Notation(sep=" ", comment="a"),
+    Notation(multiline=True, escape="b", comment="c"),
+    Notation(escape="b"),
+    Notation(quote=None),
+]
 LIMITS = st.integers(1, 30)
 SIZES = st.sampled_from([1, 2, 3, 7, 8, 9, 16, 1000])
 
@@ -53,11 +63,11 @@ def records(blocks: list[Block]) -> list[tuple[int, bytes, bool]]:
 
 
 @settings(max_examples=600, deadline=None)
-@given(data=BYTES, limit=LIMITS, size=SIZES, trickle=st.booleans())
-def test_csv_records(data: bytes, limit: int, size: int, trickle: bool) -> None:
+@given(data=BYTES, limit=LIMITS, size=SIZES, trickle=st.booleans(), csv=st.sampled_from(NOTATIONS))
+def test_csv_records(data: bytes, limit: int, size: int, trickle: bool, csv: Notation) -> None:
     stream = Trickle(data) if trickle else io.BytesIO(data)
-    blocks = list(frame(stream, quoted=True, limit=limit, block_bytes=size))
-    assert records(blocks) == plain.csv_records(data, limit)
+    blocks = list(frame(stream, csv=csv, limit=limit, block_bytes=size))
+    assert records(blocks) == plain.csv_records(data, limit, csv)
     for block in blocks:
         inner = any(b"\n" in block.record(i) or b"\r" in block.record(i) for i in range(len(block)))
         assert block.multiline or not inner
@@ -67,7 +77,7 @@ def test_csv_records(data: bytes, limit: int, size: int, trickle: bool) -> None:
 @given(data=BYTES, limit=LIMITS, size=SIZES, trickle=st.booleans(), blank=st.booleans())
 def test_lines(data: bytes, limit: int, size: int, trickle: bool, blank: bool) -> None:
     stream = Trickle(data) if trickle else io.BytesIO(data)
-    blocks = list(frame(stream, quoted=False, limit=limit, blank=blank, block_bytes=size))
+    blocks = list(frame(stream, limit=limit, blank=blank, block_bytes=size))
     assert records(blocks) == plain.lines(data, limit, blank=blank)
 
 
@@ -82,7 +92,7 @@ def test_a_long_line_is_not_held() -> None:
             self.left -= 1
             return b"" if self.left < 0 else b"\nx,1\n" if self.left == 0 else b"y" * 65536
 
-    for block in frame(Endless(), quoted=True, limit=100_000, block_bytes=65536):
+    for block in frame(Endless(), csv=PLAIN, limit=100_000, block_bytes=65536):
         held.append(len(block.data))
         if block.faults:
             assert block.faults[0].size == 799 * 65536
@@ -96,15 +106,14 @@ def test_a_long_line_is_not_held() -> None:
     assert max(held) < 300_000
 
 
-def test_an_open_quote_does_not_swallow_the_file() -> None:
-    data = b'a,b\n1,"x\n' + b"2,y\n" * 10
-    found = records(list(frame(io.BytesIO(data), quoted=True, limit=1 << 20)))
-    assert [(record, good) for _, record, good in found[:3]] == [
-        (b"a,b", True),
-        (b'1,"x', False),
-        (b"2,y", True),
-    ]
-    assert len(found) == 12
+@pytest.mark.parametrize("csv", [PLAIN, Notation(multiline=True)])
+def test_a_bad_quote_costs_its_own_line(csv: Notation) -> None:
+    """Opened and never closed; closed on a later line, with text after it; closed on its own, with text after it."""
+    lines = [b"a,b", b'1,"x,2.5', b"2,y", b'3,"x', b'4,"y",5', b'6,"x"y', b'7,"x""y"', b"8,z"]
+    data = b"\n".join(lines)
+    found = records(list(frame(io.BytesIO(data), csv=csv, limit=1 << 20)))
+    assert [record for _, record, _ in found] == lines
+    assert [record for _, record, good in found if not good] == [lines[1], lines[3], lines[5]]
 
 
 def test_fields_are_counted() -> None:
@@ -120,6 +129,6 @@ def test_fields_are_counted() -> None:
         b'""",',
         b'"a"b"c,d',
     ]
-    for text, count in zip(texts, [1, 2, 2, 2, 2, 1, UNCLOSED, SEVERAL, UNCLOSED, 2], strict=True):
+    for text, count in zip(texts, [1, 2, 2, 2, 2, 1, UNCLOSED, SEVERAL, UNCLOSED, GOES_ON], strict=True):
         data = np.frombuffer(text, np.uint8).copy()
-        assert count_fields(data, np.array([0]), np.array([len(text)])).tolist() == [count], text
+        assert count_fields(data, np.array([0]), np.array([len(text)]), PLAIN).tolist() == [count], text

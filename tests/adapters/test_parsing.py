@@ -1,6 +1,7 @@
 """Files are parsed into the same rows and bad records whatever the sizes of pieces and blocks, and damage is named."""
 
 import gzip
+import json
 import random
 from pathlib import Path
 
@@ -117,6 +118,29 @@ def test_a_header_that_will_not_do(tmp_path: Path, header: bytes, problem: str) 
     with pytest.raises(RunError, match=problem) as raised:
         list(parse_file(path, "csv", SCHEMA, max_record_bytes=1 << 20))
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("value", [[{"id": 1}, {"id": 2}], {"id": 1}])
+def test_a_json_document_is_no_list_of_lines(tmp_path: Path, value: object, indent: int | None) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps(value, indent=indent).replace('{"', '{ "'))
+    if value == {"id": 1} and indent is None:
+        assert len(list(parse_file(path, "json", SCHEMA, max_record_bytes=100))) == 1
+        return
+    with pytest.raises(RunError, match=r"f.json begins with .* format='json' reads an object a line"):
+        list(parse_file(path, "json", SCHEMA, max_record_bytes=100))
+
+
+def test_an_object_over_several_lines_is_told_from_a_broken_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text('{ "id": 1,\n  "price": 2\n}\n')
+    with pytest.raises(RunError, match=r"f.json begins with .* format='json' reads an object a line"):
+        list(parse_file(path, "json", SCHEMA, max_record_bytes=100))
+    for broken in ("{", '[{"id": 1}]', '{"id":'):
+        path.write_text(f'{broken}\n{{"id": 2}}\n{{"id": 3}}\n')
+        found, bad = rows_and_bad(list(parse_file(path, "json", SCHEMA, max_record_bytes=100)))
+        assert ([row["id"] for row in found], [each.position["record"] for each in bad]) == ([2, 3], [1])
 
 
 def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:

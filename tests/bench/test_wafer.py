@@ -98,6 +98,10 @@ def test_it_is_shown(tmp_path: Path) -> None:
     result = result_of(WAFERS, GOLDEN, TRIALS, [trial(0, s, {3: 2.5}, "processes") for s in SCENARIOS])
     shown = table(json.loads(json.dumps(result)))
     assert "helped in 1 of 2 crashes" in shown
+    # The greatest error is that of the first run, 8; with a checkpoint it had 3, and the other run 4.
+    saved = [cell.strip() for cell in shown.splitlines()[2].split("|")]
+    assert "worst of run 1" in shown
+    assert saved[3:5] == ["4", "3"]
     assert "all 4 runs that crashed in one session and in all 2 whose process was killed" in shown
     (drawn,) = figures(result, tmp_path / "wafer.json")
     assert drawn == tmp_path / "wafer.svg"

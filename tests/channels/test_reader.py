@@ -16,7 +16,7 @@ from tests.channels.model import SCHEMA, Model, batch_of, fill, open_writer, row
 from riprap.channels import ChannelReader, folder
 from riprap.channels import reader as reader_module
 from riprap.channels.segment import SegmentName
-from riprap.errors import ChannelError
+from riprap.errors import ChannelError, DamagedFileError
 
 READERS = ("a", "b")
 ACTIONS = st.lists(
@@ -413,5 +413,5 @@ def test_damaged_notes_are_an_error(log: Path) -> None:
     ChannelReader(log, "a").acknowledge(1)
     (log / "readers" / "a.json").write_text('{"format": "riprap-channel-reader/1"}')
 
-    with pytest.raises(ChannelError, match=r"a\.json is damaged"):
+    with pytest.raises(DamagedFileError, match=r"a\.json is damaged"):
         open_writer(log, readers=READERS).trim()

@@ -42,7 +42,7 @@ def test_lists_are_combined(riprap: Command) -> None:
     assert len(points) == 10
     assert {p["fault_rate"] for p in points} == {1 / 3600, 1 / 7200}
     copies = {p["technique"]: p["cost"]["copies"] for p in points}
-    assert copies == {"none": 0, "checkpoint": 0, "groups": 4, "replication": 6, "consistent": 0}
+    assert copies == {"none": 0, "checkpoint": 0, "groups": 5, "replication": 6, "consistent": 0}
 
 
 def test_a_table_names_what_varies_and_what_does_not(riprap: Command) -> None:
@@ -50,10 +50,19 @@ def test_a_table_names_what_varies_and_what_does_not(riprap: Command) -> None:
         *("model", "bargain", "--paper", "--rate", "250,450", "--fault-rate", "90m", "--replications", "3"),
         *("--horizon", "600s"),
     )
-    assert "technique checkpoint; crashes 0.000185/s; recovery 3.5 s; horizon 600 s" in ran.out
+    assert "technique checkpoint; crashes one in 90m; recovery 3.5s; horizon 600s" in ran.out
     assert "250/s" in ran.out
     assert "450/s" in ran.out
+    ran = riprap("model", "bargain", "--paper", "--sdc-rate", "1.52e-4,110m", "--replications", "3")
+    assert "horizon 2h" in ran.out
+    assert "1.52e-4/s" in ran.out
+    assert "one in 110m" in ran.out
     assert "3 replications each" in ran.out
+
+
+def test_help_names_the_default_of_a_published_profile(riprap: Command) -> None:
+    said = " ".join(riprap("model", "--help").out.split())
+    assert f"with --paper {next(iter(PAPER['bargain'].configurations))}" in said
 
 
 def test_operators_may_fail_together(riprap: Command) -> None:
@@ -121,7 +130,7 @@ def campaign(folder: Path, measured: dict[str, tuple[int, float]]) -> Path:
     """Make the folder of a campaign that measured this."""
     folder.mkdir()
     about = {
-        "format": "riprap-campaign/1",
+        "format": "riprap-campaign/2",
         "application": "bargain",
         "campaign": {"rates": {"average": 2200.0}, "seconds": [1.0, 16.0], "tuples": []},
     }
@@ -131,7 +140,7 @@ def campaign(folder: Path, measured: dict[str, tuple[int, float]]) -> Path:
     ]
     (folder / "campaign.json").write_text(json.dumps(about))
     (folder / "result.json").write_text(
-        json.dumps({"format": "riprap-campaign/1", "operators": operators, "rows": 792_000})
+        json.dumps({"format": "riprap-campaign/2", "operators": operators, "rows": 792_000})
     )
     return folder
 

@@ -12,7 +12,7 @@ from tests.cli.conftest import EVENTS, in_process
 
 RUN_KEYS = [
     "application", "run_folder", "output", "outputs", "batches", "tuples_in", "tuples_out", "seconds",
-    "events_per_s", "steady_events_per_s", "interrupted", "quarantined", "checkpoints", "operators",
+    "events_per_s", "steady_events_per_s", "interrupted", "take_up", "quarantined", "checkpoints", "operators",
 ]  # fmt: skip
 NOISE = ("WARN", "log4j", "incubator", "Traceback")
 
@@ -36,6 +36,7 @@ def bargains(feed: pa.Table) -> list[tuple[int, str, float]]:
 @pytest.mark.slow
 def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: Path) -> None:
     command = ["-m", "riprap", "run", "bargain", "--feed", "feed.parquet", "--out", "found.csv"]
+    command += ["--pages", "pages", "--config", "spark.default.parallelism=3"]
     done = in_process([*command, "--batch-rows", "7000", "--json"], tmp_path)
 
     assert done.code == 0, done.err
@@ -45,13 +46,13 @@ def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: P
     assert told["tuples_in"] == EVENTS
     assert told["tuples_out"] == len(expected) > 500
     assert told["batches"] == 3
-    assert list(told["operators"]["Aggregator"]) == ["in", "out", "seconds", "state_bytes"]
+    assert list(told["operators"]["Aggregator"]) == ["in", "out", "seconds", "state_bytes", "late"]
     assert told["operators"]["Source"]["in"] == EVENTS
     assert told["operators"]["Sink"]["in"] == len(expected)
     assert told["operators"]["Aggregator"]["state_bytes"] > 0
 
     assert told["output"] == str(tmp_path / "found.csv")
-    files = sorted((tmp_path / "found.csv").iterdir())
+    files = sorted((tmp_path / "found.csv").glob("part-*"))
     found = pa.concat_tables([pyarrow.csv.read_csv(file) for file in files])
     assert found["seq"].to_pylist() == [seq for seq, _, _ in expected]
     assert found["ticker"].to_pylist() == [ticker for _, ticker, _ in expected]
@@ -59,6 +60,9 @@ def test_run_a_built_in_application(feed: pa.Table, feed_file: Path, tmp_path: P
 
     assert Path(told["run_folder"]).samefile(tmp_path / "runs" / "bargain" / "latest")
     assert (tmp_path / "runs" / "bargain" / "latest" / "spark.log").exists()
+    options = json.loads((tmp_path / "runs" / "bargain" / "latest" / "run.json").read_text())["options"]
+    assert options["parallelism"] == 3
+    assert Path(options["pages"]).parent == tmp_path / "pages"
     assert [p.name for p in (tmp_path / "runs").iterdir()] == ["bargain"]
     assert not [word for word in NOISE if word in done.err], done.err
 

@@ -15,7 +15,8 @@ from tests.cli.saved_run import LAYOUT, SavedRun, three_versions
 
 from riprap.runtime.checkpointing.comparing import overlap
 from riprap.runtime.checkpointing.recovery import read_wishes
-from riprap.state.pages import Lease, page_root
+from riprap.state.leases import Lease
+from riprap.state.pages import page_root
 
 
 @pytest.fixture

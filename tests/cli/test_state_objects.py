@@ -23,6 +23,8 @@ from riprap.state.checkpoints.increments import Fresh, SlotState, no_seal
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.keys import encode_keys
+from riprap.state.seals import KEY as KEY_OF_RUN
+from riprap.state.seals import make_key, read_key
 from riprap.state.stores import open_store
 from riprap.state.windows import Contents, make_page
 
@@ -64,6 +66,7 @@ def make_run(runs: Path, key: bytes | None) -> tuple[Path, Versions]:
     folder = runs / "app" / "2026-01-01-000000-abcdef"
     home = folder / "elements" / plan.name
     home.mkdir(parents=True)
+    make_key(folder)
     save_plan(home / "plan-0.pickle", plan)
     (folder / "run.json").write_text(
         json.dumps({"format": "riprap-run/1", "application": "app", "options": {}})
@@ -78,7 +81,9 @@ def make_run(runs: Path, key: bytes | None) -> tuple[Path, Versions]:
     operator: Any = graph["it"]
     keys, _ = encode_keys([], 1)
     kept = pa.struct([("object", pa.large_binary()), ("token", pa.string())])
-    tuples = pa.array([{"object": save(operator, Total()), "token": "t"}], kept)
+    tuples = pa.array(
+        [{"object": save(operator, Total(), read_key(folder / KEY_OF_RUN)), "token": "t"}], kept
+    )
     page = make_page(keys, Contents(np.array([0, 1]), tuples, np.zeros((1, 1), np.int64)))
     durable = Durable.of(folder, f"app-{folder.name}", None)
     versions = Versions(open_store(folder / "checkpoints"), durable.entry("it"), key=key)
@@ -112,7 +117,7 @@ def test_an_object_is_loaded_only_when_asked_for(riprap: Command, tmp_path: Path
     hint = riprap("state", "show", folder, "it")
     assert riprap("state", "verify", folder).code == 0
     (row,) = json.loads(plain.out)["slots"]["0"]["rows"]
-    size = len(save(telling(Total).graph()["it"], Total()))  # type: ignore[arg-type]
+    size = len(save(telling(Total).graph()["it"], Total(), b""))  # type: ignore[arg-type]
     assert (row["bytes"], "object" in row, Trace.loaded) == (size, False, 0)
     assert "--load shows them, and runs code to do so" in hint.out
 
@@ -132,13 +137,20 @@ def test_what_is_sealed_is_not_loaded_without_its_seal(
     assert (without.code, KEY_FILE in without.err) == (2, True)
 
     (tmp_path / "key").write_bytes(KEY[::-1])
+    (tmp_path / "key").chmod(0o400)
     monkeypatch.setenv(KEY_FILE, str(tmp_path / "key"))
     other = riprap("state", "show", folder, "it", "--load")
     verified = riprap("state", "verify", folder)
     assert (other.code, verified.code, Trace.loaded) == (1, 1, 0)
     assert "does not have the seal of the key" in verified.out
 
-    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").unlink()
+    (tmp_path / "secret").write_bytes(KEY)
+    (tmp_path / "key").symlink_to("secret")
+    (tmp_path / "secret").chmod(0o644)
+    refused = riprap("state", "verify", folder)
+    assert (refused.code, "has mode 0644: others" in refused.err) == (1, True)
+    (tmp_path / "secret").chmod(0o400)
     assert riprap("state", "verify", folder).code == 0
     assert "was here" in riprap("state", "show", folder, "it", "--load").out
     assert Trace.loaded == 1
@@ -149,6 +161,7 @@ def test_what_is_not_sealed_is_not_loaded_where_there_is_a_key(
 ) -> None:
     folder, _ = make_run(tmp_path, None)
     (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o400)
     monkeypatch.setenv(KEY_FILE, str(tmp_path / "key"))
 
     assert riprap("state", "show", folder, "it", "--load").code == 1

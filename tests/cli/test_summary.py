@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.following import LiveLine, rows_in
 from riprap.cli.screen import Screen
-from riprap.cli.summary import summarise
+from riprap.cli.summary import Tally, summarise
 
 
 def copying(sink: object = None) -> rr.Graph:
@@ -23,7 +25,7 @@ def copying(sink: object = None) -> rr.Graph:
 
 
 def batch(number: int, rows: int, *, time: float, repeated: bool = False) -> dict[str, Any]:
-    did = {"in": rows, "out": rows, "seconds": 0.5, "state_bytes": 100 + number}
+    did = {"in": rows, "out": rows, "seconds": 0.5, "state_bytes": 100 + number, "late": number}
     return {
         "batch": number,
         "time": time,
@@ -33,18 +35,26 @@ def batch(number: int, rows: int, *, time: float, repeated: bool = False) -> dic
     }
 
 
+def tally(lines: list[dict[str, Any]]) -> Tally:
+    coming: Any = SimpleNamespace(new=lambda: [lines.pop(0)] if lines else [])
+    made = Tally(coming)
+    while lines:
+        made.take()
+    return made
+
+
 def test_batches_are_summed_and_state_is_that_of_the_last() -> None:
     metrics = [batch(0, 0, time=9.0, repeated=True), batch(1, 10, time=10.0), batch(2, 30, time=12.0)]
-    summary = summarise(copying(), Path("run"), metrics, seconds=8.0, interrupted=False)
+    summary = summarise(copying(), Path("run"), tally(metrics), seconds=8.0, interrupted=False)
     assert (summary.batches, summary.tuples_in, summary.tuples_out) == (2, 40, 40)
     assert (summary.events_per_s, summary.steady) == (5.0, 15.0)
     told = summary.to_json()
-    assert told["operators"]["copy"] == {"in": 40, "out": 40, "seconds": 1.0, "state_bytes": 102}
+    assert told["operators"]["copy"] == {"in": 40, "out": 40, "seconds": 1.0, "state_bytes": 102, "late": 3}
     assert told["outputs"] == {"sink": {"path": str(Path("out").absolute()), "format": "json", "tuples": 40}}
 
 
 def test_a_run_without_batches_or_files_has_a_summary_too() -> None:
-    summary = summarise(copying(rr.memory()), Path("run"), [], seconds=0.0, interrupted=True)
+    summary = summarise(copying(rr.memory()), Path("run"), tally([]), seconds=0.0, interrupted=True)
     assert (summary.batches, summary.events_per_s, summary.steady) == (0, 0.0, None)
     assert summary.to_json()["output"] is None
 
@@ -68,6 +78,8 @@ def test_without_a_terminal_a_line_now_and_then(
     with LiveLine(screen, "copying", 4000) as line:
         for seconds in (0.5, 2.5, 3.0, 4.6):
             line.show(progress(seconds))
+        for seconds in (7.0, 9.5, 12.0):
+            line.show(replace(progress(4.6), seconds=seconds))  # it waits for input
     told = capsys.readouterr().err.splitlines()
     assert told == [
         "copying: 2,500/4,000 events  1,000 events/s  batch 2  latency 0.25 s",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Command
+
+from riprap.runtime.output_lease import OutputLease
 
 APPLICATION = """\
 import riprap as rr
@@ -26,7 +31,7 @@ def test_help_shows_the_commands_and_examples(riprap: Command) -> None:
         assert word in done.out
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "kill", "explain", "bench"])
+@pytest.mark.parametrize("command", ["demo", "run", "stop", "kill", "explain", "bench"])
 def test_every_command_has_help_with_examples(riprap: Command, command: str) -> None:
     done = riprap(command, "--help")
     assert done.code == 0
@@ -48,6 +53,7 @@ def test_version(riprap: Command) -> None:
         (["run", "app.py"], "write file.py:name"),
         (["run", "missing.py:app"], "'missing.py' does not exist"),
         (["run", "bargain"], "needs --feed PATH"),
+        (["run", "bargain", "--config", "memory=4g"], "--config memory=4g: write spark.NAME=VALUE"),
         (["run", "bargain", "--feed", "nowhere/"], "no Parquet file matches nowhere/"),
         (["run", "bargain", "--feed", "nowhere.csv.gz"], "nowhere.csv.gz does not exist"),
         (["run", "logwatch"], "'riprap demo --app logwatch' makes one"),
@@ -123,6 +129,13 @@ def test_output_that_is_taken(riprap: Command, feed_file: Path, tmp_path: Path) 
     assert done.code == 2
     assert "--overwrite" in done.err
 
+    held = OutputLease.take(tmp_path / "bargains", run="another", sink="Sink", resume=False)
+    held.sign()
+    done = riprap("run", "bargain", "--feed", feed_file, "--overwrite")
+    held.release()
+    assert done.code == 2
+    assert "is being written to by sink 'Sink' of run another" in " ".join(done.err.split())
+
 
 def test_a_demo_leaves_alone_what_it_did_not_make(riprap: Command, tmp_path: Path) -> None:
     (tmp_path / "demo" / "feed").mkdir(parents=True)
@@ -134,7 +147,7 @@ def test_a_demo_leaves_alone_what_it_did_not_make(riprap: Command, tmp_path: Pat
 def test_a_folder_that_is_no_run(riprap: Command, feed_file: Path) -> None:
     done = riprap("run", "bargain", "--feed", feed_file, "--folder", "somewhere")
     assert done.code == 2
-    assert "somewhere is not a run folder" in done.err
+    assert "there is no folder somewhere: folder= takes up an earlier run" in done.err
 
 
 def test_an_own_application_has_its_own_sources_and_sinks(riprap: Command, tmp_path: Path) -> None:
@@ -179,3 +192,59 @@ def test_debug_shows_the_traceback(riprap: Command) -> None:
 def test_no_colours_without_a_terminal(riprap: Command) -> None:
     done = riprap("explain", "bargain")
     assert "\x1b" not in done.out + riprap("run", "nothing").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["run", "nothing"], "UsageError", "no application 'nothing'"),
+        (["run"], "UsageError", "required: APP"),
+        (["fly"], "UsageError", "invalid choice: 'fly'"),
+        (["kill", "nowhere"], "UsageError", "nowhere is not the folder of a supervised run"),
+        (["stop", "nowhere"], "UsageError", "nowhere is not the folder of a supervised run"),
+        (["state", "list", "nowhere"], "UsageError", "nowhere"),
+    ],
+)
+def test_json_tells_what_is_wrong_too(
+    riprap: Command, arguments: list[str], error: str, message: str
+) -> None:
+    done = riprap(*arguments, "--json")
+    told = json.loads(done.out)
+    assert (told["error"], told["exit_code"], done.code) == (error, 2, 2)
+    assert message in told["message"]
+    assert message in done.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    for options in ([], ["--json"]):
+        command = [sys.executable, "-m", "riprap", "operators", *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as shown:
+            assert shown.stdout is not None
+            assert shown.stderr is not None
+            shown.stdout.close()
+            told = shown.stderr.read()
+        assert (shown.returncode, told) == (0, b"")
+
+
+PRINTER = """\
+import os, sys
+from riprap.runtime.supervision.driver import _Stdout
+
+sys.stdout = _Stdout(sys.stdout.buffer)
+sys.stdin.read()
+for number in range(10_000):
+    print("got", number, flush=number % 100 == 0)
+print("done", file=sys.stderr)
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_a_function_that_prints_goes_on_when_nobody_reads() -> None:
+    command = [sys.executable, "-c", PRINTER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as printer:  # type: ignore[call-overload]
+        printer.stdout.close()
+        printer.stdin.close()
+        assert printer.stderr.read() == b"done\n"
+    assert printer.returncode == 0

@@ -75,6 +75,8 @@ def edges_in(drawing: str) -> list[tuple[str, str]]:
                 assert inside, "an arrow points at nothing"
             elif glyph == "│" and step_x:
                 exits.append(((x, y), (step_x, step_y)))  # behind another line
+            elif (step_x, step_y) == RIGHT and (glyph in " ,_…" or glyph.isalnum()):
+                exits.append(((x, y), RIGHT))  # behind the name of the stream
             else:
                 back = (-step_x, -step_y)
                 assert back in WAYS[glyph], f"a line breaks off at {glyph!r}"
@@ -128,6 +130,30 @@ def test_text_marks_kind_and_state() -> None:
         assert (corner, kind.rstrip("═─╗╮")) == ("╔" if operator.stateful else "╭", operator.kind)
     assert "5 tuples" in drawing
     assert "1 x 0 tuples" in drawing
+
+
+def test_text_names_the_streams_of_a_split_and_what_leads_back() -> None:
+    wide, narrow, listed = (draw_text(GRAPHS["ways in"], width=width) for width in (100, 60, 20))
+
+    assert " even, odd ►│ out" in wide
+    assert " even ►║ inner.counts" in wide
+    assert "even ▼" in narrow
+    for drawing in (wide, narrow):
+        assert "odd of parity ╌╌► control port of parity" in drawing
+    assert "◄1 ◄2 ↺4 Split" in listed
+
+
+def test_text_says_in_which_processing_element_an_operator_is() -> None:
+    trades = ["Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP"]
+    elements = {"trades": trades, "quotes": ["QuoteFilter", "BargainIndex", "Sink"]}
+    drawing = draw_text(bargain(), width=100, elements=elements)
+
+    assert read_back(drawing) == edges_of(bargain())
+    lines = drawing.splitlines()
+    for name, (left, top, right, bottom) in boxes_in(drawing).items():
+        inside = " ".join(line[left + 1 : right] for line in lines[top:bottom])
+        assert f"in {'trades' if name in trades else 'quotes'}" in inside
+    assert "in trades" not in draw_text(bargain(), elements={"trades": [*trades, *elements["quotes"]]})
 
 
 def test_text_goes_down_where_it_is_narrow() -> None:

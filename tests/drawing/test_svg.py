@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree as xml
 
-from tests.drawing.shapes import Shape, bargain, edges_of, every_graph
+from tests.drawing.shapes import GRAPHS, Shape, bargain, edges_of, every_graph
 
+from riprap.apps.bargain import bargain as bargain_discovery
 from riprap.drawing import draw_svg
 from riprap.drawing.layout import crossings, lay_out
 from riprap.drawing.routing import Wire, route
 from riprap.drawing.scene import compose
 from riprap.graph import Application, Graph
-from riprap.graph.connectors import memory, rows
+from riprap.graph.connectors import files, memory, parquet, rows
+from riprap.graph.windows import sliding
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -56,6 +59,73 @@ def test_svg_is_xml_with_every_operator_once(graph: Graph) -> None:
         assert len(group.findall(f"{SVG}rect")) == (2 if operator.stateful else 1)
     edges = [(g.get("data-from"), g.get("data-to")) for g in root.iter(f"{SVG}g") if g.get("class") == "edge"]
     assert sorted(edges) == edges_of(graph)
+
+
+def test_svg_names_the_kind_in_every_box_and_tells_kinds_apart() -> None:
+    graph = GRAPHS["ways in"]
+    fills = {}
+    for group in xml.fromstring(draw_svg(graph)).iter(f"{SVG}g"):
+        if group.get("class") == "operator":
+            kind = graph[group.get("data-name", "")].kind
+            assert kind in [text.text for text in group.findall(f"{SVG}text")]
+            fills[kind] = group.findall(f"{SVG}rect")[0].get("fill")
+    assert len(set(fills.values())) == len(fills) == 4
+
+
+def test_svg_names_the_streams_of_a_split_and_draws_what_leads_back() -> None:
+    groups = list(xml.fromstring(draw_svg(GRAPHS["ways in"])).iter(f"{SVG}g"))
+    labels = {(g.get("data-from"), g.get("data-to")): g.findtext(f"{SVG}text") for g in groups}
+
+    assert labels["parity", "inner.counts"] == "even"
+    assert labels["parity", "out"] == "even, odd"
+    assert labels["inner.counts", "out"] is None
+    assert labels["parity", "parity"] == "odd (control)"
+
+
+def test_svg_says_what_an_aggregate_computes_as_it_was_written() -> None:
+    app = Application("written")
+    feed = app.source("feed", rows([], "k string, x bigint"))
+    select = "count(distinct x) as kinds, sum(x) / count(*) as mean, concat(k, '`$0`') as text"
+    app.sink("out", app.aggregate("counts", feed, by="k", window=sliding(tuples=5), select=select), memory())
+    drawing = draw_svg(app.graph())
+
+    assert app.graph()["counts"].summary() == f"{select} by k, sliding(5 tuples), every 1 tuples"
+    assert "count(distinct x) as kinds," in [text.text for text in xml.fromstring(drawing).iter(f"{SVG}text")]
+
+
+def test_processing_elements_are_framed() -> None:
+    graph = bargain()
+    trades = ["Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP"]
+    # The branch of the quotes is under that of the trades: no one frame around the second element is without trades.
+    elements = {"trades": trades, "quotes": ["QuoteFilter", "BargainIndex", "Sink"]}
+    scene = compose(graph, elements)
+
+    framed = []
+    for frame in scene.frames:
+        assert frame.x >= scene.left
+        assert frame.y >= scene.top
+        inside = [
+            box.operator.name
+            for box in scene.boxes
+            if frame.x < box.x + box.width
+            and box.x < frame.x + frame.width
+            and frame.y < box.y + box.height
+            and box.y < frame.y + frame.height
+        ]
+        assert set(inside) <= set(elements[frame.name])
+        framed += inside
+    assert sorted(framed) == sorted(operator.name for operator in graph)
+    drawn = [g.get("data-name") for g in xml.fromstring(draw_svg(graph, elements=elements)).iter(f"{SVG}g")
+             if g.get("class") == "element"]  # fmt: skip
+    assert set(drawn) == {"trades", "quotes"}
+    assert not compose(graph).frames
+
+
+def test_the_picture_of_the_readme_is_what_is_drawn() -> None:
+    feed = files("feed/*.parquet", schema="seq bigint, ticker string, kind string, price double, size bigint")
+    drawing = draw_svg(bargain_discovery(feed, parquet("out/")).graph())
+
+    assert Path("docs/bargain.svg").read_text() == drawing
 
 
 def test_svg_escapes_what_users_write() -> None:

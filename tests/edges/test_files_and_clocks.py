@@ -159,7 +159,7 @@ def test_a_run_that_is_taken_up_goes_on_with_the_next_number(
     start, left = pace_of(run), time.time()
 
     with app.run(spark=spark, trigger="50ms", folder=run.folder, batch_rows=200) as again:
-        wait_for(again, 1000)
+        wait_for(again, 1300)
 
     table = whole(read_parts(tmp_path / "out"))
     numbers = np.arange(table.num_rows)

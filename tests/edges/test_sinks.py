@@ -39,7 +39,8 @@ from tests.services.relay import Relay
 
 import riprap as rr
 from riprap.graph.connectors import SinkConnector
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 STEPS = ["recorded", "published", "collected"]
 DIES_IN = 2

@@ -49,6 +49,8 @@ TEXTS = [
     "NaN",
     "-Infinity",
     "2d",
+    "2020-01-31 10:20:30+01:00",
+    "1969-12-31",
 ]
 
 
@@ -209,7 +211,12 @@ def conditions(depth: int) -> st.SearchStrategy[str]:
         st.tuples(
             st.sampled_from(["startswith", "endswith", "contains"]), s, st.sampled_from(["a", "", "ß"])
         ).map(lambda parts: f"{parts[0]}({parts[1]}, '{parts[2]}')"),
-        st.sampled_from(["isnan(d)", "isnan(f)", "(s in ('a', 'abc'))"]),
+        st.sampled_from(
+            ["isnan(d)", "isnan(f)", "(s in ('a', 'abc'))", "(ts - timestamp'2020-01-01' > interval 1 day)"]
+        ),
+        st.tuples(s, st.sampled_from(["^a", "[a-c]+$", "ß|日", r"\\\\d", "(?i)S"])).map(
+            lambda parts: f"({parts[0]} rlike '{parts[1]}')"
+        ),
     )
 
 
@@ -227,6 +234,17 @@ def texts(depth: int) -> st.SearchStrategy[str]:
         ),
         st.tuples(s, st.integers(-4, 4)).map(lambda parts: f"substring({parts[0]}, {parts[1]})"),
         st.one_of(n, c, st.just("dt")).map(lambda each: f"cast({each} as string)"),
+        st.sampled_from(
+            ["cast(ts as string)", "cast(nz as string)", "split(s, 'a')[0]", "get(split(u, '%'), 1)"]
+        ),
+        st.tuples(s, st.sampled_from(["[a-z]+", r"(\\\\w)\\\\W?", "s(.)"])).flatmap(
+            lambda parts: st.sampled_from(
+                [
+                    f"regexp_replace({parts[0]}, '{parts[1]}', '<$0>')",
+                    f"regexp_extract({parts[0]}, '{parts[1]}', 0)",
+                ]
+            )
+        ),
         _calls("if", c, s, s),
         st.sampled_from(["coalesce", "least", "greatest", "nullif"]).flatmap(lambda name: _calls(name, s, s)),
     )
@@ -241,8 +259,15 @@ def times(depth: int) -> st.SearchStrategy[str]:
         leaf,
         _calls("if", c, t, t),
         _calls("coalesce", t, t),
-        st.tuples(t, st.sampled_from(["date", "timestamp", "timestamp_ntz"])).map(
-            lambda parts: f"cast({parts[0]} as {parts[1]})"
+        st.tuples(st.sampled_from(["date", "timestamp", "timestamp_ntz"]), t).map(
+            lambda parts: f"cast({parts[1]} as {parts[0]})"
+        ),
+        st.sampled_from(["try_cast(s as timestamp)", "try_cast(u as date)"]),
+        st.tuples(
+            t, st.sampled_from(["+", "-"]), st.sampled_from(["5 minutes", "'1 day 2 hours'", "1.5 seconds"])
+        ).map(lambda parts: f"({parts[0]} {parts[1]} interval {parts[2]})"),
+        st.tuples(st.sampled_from(["hour", "week", "year"]), t).map(
+            lambda parts: f"date_trunc('{parts[0]}', {parts[1]})"
         ),
     )
 

@@ -38,14 +38,27 @@ def problem(text: str) -> ExpressionError:
     [
         ("price * sise as y", "no column 'sise'", "did you mean 'size'?"),
         ("uper(ticker) as y", "no function uper()", "did you mean 'upper'"),
+        ("sha9(ticker) as y", "no function sha9()", "Or bring your own: app.function('sha9', ...)"),
         ("price + ticker as y", "+ needs numbers, got string: ticker", "Write a cast"),
         ("ticker = 1 as y", "string and int do not mix: 1", "Write a cast"),
-        ("price + day as y", "+ needs numbers, got date: day", "Numbers are"),
+        ("price + day as y", "+ needs numbers, got date: day", "A time takes an interval"),
+        ("day + interval 1 day as y", "a date has no time of day to move", "cast(x as timestamp)"),
         ("price and ok as y", "and needs a condition, got double: price", "Write a comparison"),
         ("price * size", "price * size has no name", "Write: price * size as name"),
         ("price as y, size as y", "two outputs are named 'y'", "Name one of them"),
         ("price & 1 as y", "bitwiseand is not part of the dialect: price & 1", "Operators:"),
-        ("interval 1 day as y", "interval is not part of the dialect", "Operators:"),
+        (
+            "interval 1 day as y",
+            "y is an interval, which no column can be",
+            "unix_micros(a) - unix_micros(b)",
+        ),
+        ("interval 1 month as y", "interval '1 MONTH' has no unit 'month'", "units: microsecond"),
+        (
+            "to_timestamp(ticker, 'EEE') as y",
+            "format 'EEE' has EEE, which is not supported",
+            "There are: yyyy",
+        ),
+        ("date_trunc('eon', day) as y", "date_trunc has no unit 'eon'", "There are: year, quarter"),
         ("sum(price) as y", "sum() is an aggregate, which has no place here", "aggregate operator"),
         ("upper() as y", "upper() takes 1 argument, got 0", ""),
         ("round(price, size) as y", "round needs an int literal here, got size", ""),
@@ -109,7 +122,7 @@ def test_a_condition_is_boolean() -> None:
         ("sum(ticker) as y", "sum needs numbers, got string: ticker"),
         ("max(raw) as y", "max of binary is not supported: raw"),
         ("ticker", "no aggregate in it"),
-        ("sum(price)", "`$0` has no name"),
+        ("sum(price)", "sum(price) has no name"),
     ],
 )
 def test_mistakes_in_aggregates(text: str, message: str) -> None:

@@ -42,7 +42,7 @@ models:
   wrong: {corruption: {columns: [v]}}
   doubled: {corruption: {columns: v, change: "more.py:double"}}
   crash: {crash: {protection: {checkpoint: {every: 2s}}, age: 1}}
-  forget: {crash: {protection: none}}
+  forget: {crash: {protection: none, restart: live}}
   failover: {crash: {protection: {replicas: {failover: 2, group: [Sums]}}, memory: kept}}
 """
 
@@ -68,7 +68,7 @@ def test_a_campaign_in_yaml_is_what_it_is_in_python(tmp_path: Path) -> None:
         "mixed": Reordering(distance=3),
         "wrong": Corruption(columns=("v",)),
         "crash": Crash(protection=Checkpoint(every=2.0), age=1),
-        "forget": Crash(protection=None),
+        "forget": Crash(protection=None, restart="live"),
         "failover": Crash(protection=Replicas(failover=2, group=("Sums",)), memory="kept"),
     }
 

@@ -17,6 +17,9 @@ REAL = Path(__file__).parents[3] / "shared" / "data" / "taq_ibm_streams" / "Trad
 pytestmark = pytest.mark.skipif(not REAL.exists(), reason=f"the real trades and quotes are not at {REAL}")
 
 
+OFFSETS = CAMPAIGNS["bargain"]["real"].campaign.offsets
+
+
 def carried_out(campaign: Campaign) -> dict[tuple[str, str], Criticality]:
     """Run a campaign here, one seed after the other."""
     setup = Setup.of(CAMPAIGNS["bargain"]["real"].build(str(REAL)).graph(), campaign)
@@ -89,9 +92,22 @@ def test_the_mean_gain_ranks_them_alike() -> None:
     ]
 
 
-def test_a_replica_takes_nearly_all_of_the_impact_away() -> None:
-    found = carried_out(short("replicas"))
+def test_sections_are_whole_and_counted_from_where_the_fault_begins(found: dict[str, Criticality]) -> None:
+    # 59 sections of 500 and 37 quotes and trades more; 16 s at 456 a second are 14.6 sections, of which two are cut.
+    assert {len(span.errors) for span in found["QuoteFilter"].spans} == {59 - o // 500 for o in OFFSETS}
+    assert (found["QuoteFilter"].R, found["TradeFilter"].R) == (14, 38)
+
+
+def test_a_replica_takes_nearly_all_of_the_impact_away(found: dict[str, Criticality]) -> None:
+    replicated = carried_out(replace(short("replicas"), seconds=(2.0, 16.0)))
 
     for name in ("TradeFilter", "Aggregator", "VWAP"):
-        assert found["failover", name].I < 0.1 * found["loss", name].I
-        assert found["failover", name].R < found["loss", name].R
+        assert replicated["failover", name].I < 0.1 * replicated["loss", name].I
+        assert replicated["failover", name].R < replicated["loss", name].R
+        # What fails over for 2 s loses what VWAP puts out, as an outage of 2 s of the operator behind it does.
+        assert replicated["failover", name].by_outage[-1].R == replicated["failover", name].by_outage[0].R
+    for name in ("Source", "TradeQuote"):
+        assert replicated["failover", name].by_outage[-1].R == replicated["loss", name].by_outage[-1].R
+    # The same fault in another campaign recovers at the same sections, offset by offset.
+    for name in ("Source", "TradeFilter", "VWAP"):
+        assert replicated["loss", name].by_outage[-1].R == found[name].by_outage[-1].R

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.faults.replaying import golden_of
 import riprap as rr
 from riprap.compiler.weaving import give, weave
 from riprap.errors import GraphError
-from riprap.faults.interleaving import interleave, weave_lags
+from riprap.faults.interleaving import interleave, lags_of, weave_lags
 from riprap.faults.targets import incoming
 from riprap.faults.trial import replay_trial
 from riprap.graph.faults import (
@@ -27,6 +28,7 @@ from riprap.graph.faults import (
     Reordering,
     Stretch,
 )
+from riprap.operators.chunk import Ints
 from riprap.operators.faulty import flip_bits, lag_at
 
 N = 300
@@ -44,13 +46,19 @@ def application(sink: Any = None) -> rr.Application:
 def passed(
     model: Model, first: int, count: int, *, seed: int = 0, block_rows: int = 1000
 ) -> list[dict[str, Any]]:
+    return passed_at(model, {first: count}, seed=seed, block_rows=block_rows)
+
+
+def passed_at(
+    model: Model, bursts: Mapping[int, int], *, seed: int = 0, block_rows: int = 1000
+) -> list[dict[str, Any]]:
     golden = golden_of(application().graph(), ["Kept"], deep=Fault(model=model).deep, block_rows=block_rows)
     known = incoming(golden, "Kept")
-    faults = {
-        "Kept": {
-            s: Fault(model=model, stretches=p, seed=seed) for s, p in known.stretches(first, count).items()
-        }
-    }
+    hit: dict[str, tuple[Stretch, ...]] = {}
+    for first, count in bursts.items():
+        for stream, stretches in known.stretches(first, count).items():
+            hit[stream] = (*hit.get(stream, ()), *stretches)
+    faults = {"Kept": {s: Fault(model=model, stretches=p, seed=seed) for s, p in hit.items()}}
     pieces = replay_trial(golden, faults).output(golden, "Out")
     return [row for p in pieces for row in pa.table(dict(p.columns)).to_pylist()]
 
@@ -80,21 +88,43 @@ def test_copies_come_one_after_the_other() -> None:
     assert got == rows(m for n in range(N) for m in [n] * (3 if 10 <= n < 14 else 1))
 
 
-def test_late_tuples_come_after_those_that_were_behind_them() -> None:
-    got = [row["n"] for row in passed(Lateness(distance=10), 20, 3)]
+def in_turn(late: Mapping[int, int]) -> list[int]:
+    """Say in which order numbers come if some wait, each until so many more have had their turn: as a plain loop."""
+    waiting: dict[int, int] = {}
+    order = []
+    for n in range(N):
+        if n in late:
+            waiting[n] = n + late[n]
+        else:
+            order.append(n)
+        due = [m for m, until in waiting.items() if until == n]
+        order += due
+        for m in due:
+            del waiting[m]
+    return order + list(waiting)
 
-    order = sorted(range(N), key=lambda n: (n + 10 - 0.5, n) if 20 <= n < 23 else (float(n), n))
-    assert got == rows(order)
+
+@pytest.mark.parametrize("distance", [1, 2, 10])
+def test_late_tuples_come_after_those_that_were_behind_them(distance: int) -> None:
+    for first, count in ((20, 1), (20, 30), (N - 5, 5)):
+        got = [row["n"] for row in passed(Lateness(distance=distance), first, count)]
+
+        assert got == rows(in_turn(dict.fromkeys(range(first, first + count), distance)))
 
 
-def test_reordering_stays_within_its_distance() -> None:
-    got = [row["n"] for row in passed(Reordering(distance=8), 30, 40, seed=2)]
+@pytest.mark.parametrize("distance", [1, 3])
+def test_reordering_goes_up_to_its_distance_and_no_further(distance: int) -> None:
+    hit = range(10, N - 10, 9)
+    got = [row["n"] for row in passed_at(Reordering(distance=distance), dict.fromkeys(hit, 1), seed=2)]
 
-    assert sorted(got) == rows(range(N))
-    assert got != sorted(got)
-    for before, n in enumerate(got):
-        # Whoever came ahead of it was at most so far behind.
-        assert all(m - n <= 8 for m in got[:before])
+    # Every third is not passed on, so one that is late by 2 looks as if it were late by 1.
+    late = {n: got[got.index(n) - 1] - n for n in hit}
+    assert got == rows(in_turn({n: by for n, by in late.items() if by > 0}))
+    assert max(late.values()) == distance
+
+    mixed = [row["n"] for row in passed(Reordering(distance=distance), 30, 40, seed=2)]
+    assert sorted(mixed) == rows(range(N))
+    assert max(m - n for place, n in enumerate(mixed) for m in mixed[:place]) <= distance
 
 
 def test_corrupted_values_have_one_bit_flipped() -> None:
@@ -125,37 +155,62 @@ def test_values_are_changed_as_a_function_says() -> None:
     assert got == {n: -float(n) if 10 <= n < 15 else float(n) for n in rows(range(N))}
 
 
-def test_a_stream_that_lags_stays_in_order_and_catches_up_at_its_knots() -> None:
-    position = np.arange(1000)
-    lag = lag_at(Lag(distance=20, knots=(400, 700)), 7, position)
+@pytest.mark.parametrize("distance", [1, 2, 20])
+def test_a_stream_that_lags_stays_in_order_and_catches_up_at_its_knots(distance: int) -> None:
+    position = np.arange(5000)
+    lag = lag_at(Lag(distance=distance, knots=(400, 700)), 7, position)
 
-    assert lag.max() <= 20
-    assert lag.max() > 0
+    assert lag.max() == distance
     assert (np.diff(position + lag) >= 0).all()
     for knot in (400, 700):
         # What came before the knot is there when it comes.
-        assert (position[:knot] + lag[:knot]).max() <= knot
+        assert (position[:knot] + lag[:knot]).max() < knot
 
 
-def test_streams_that_meet_interleave_in_another_way_for_each_seed() -> None:
+def meeting() -> rr.Application:
     app = rr.Application("meeting")
     table = pa.table({"n": range(200), "v": [n % 7 for n in range(200)]})
     source = app.source("Rows", rr.rows(table), position="n")
     one = app.functor("One", source, where="v < 3", select="n, v")
-    two = app.functor("Two", source, where="v >= 3", select="n, v")
+    two = app.functor("Two", source, where="v >= 2", select="n, v")
     app.sink("Out", app.union("Both", one, two), rr.memory())
-    woven = weave_lags(app.graph())
+    return app
+
+
+def lagging(lags: Sequence[Ints]) -> list[int]:
+    """Say in which order two streams meet that are behind by so many positions: each is a queue, in a plain loop."""
+    order: list[int] = []
+    queues: list[list[tuple[int, int]]] = [[], []]
+    for n in range(200):
+        for queue, lag, there in zip(queues, lags, (n % 7 < 3, n % 7 >= 2), strict=True):
+            if lag[n] == 0 and (n == 0 or lag[n - 1] == 0):
+                order += [n] if there else []
+            elif there:
+                queue.append((n + int(lag[n]), n))
+        due = []
+        for queue in queues:
+            while queue and queue[0][0] <= n:
+                due.append(queue.pop(0)[1])
+        order += sorted(due)
+    return order + sorted(n for queue in queues for _, n in queue)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 9])
+def test_streams_that_meet_interleave_in_another_way_for_each_seed(distance: int) -> None:
+    woven = weave_lags(meeting().graph())
 
     orders = []
     for seed in (0, 1, 1):
-        lagging = interleave(woven, distance=9, knots=(100,), seed=seed)
-        golden = golden_of(lagging, ["One"], block_rows=1000)
+        graph = interleave(woven, distance=distance, knots=(100,), seed=seed)
+        golden = golden_of(graph, ["One"], block_rows=1000)
         orders.append([n for p in golden.output("Out") for n in p.columns["n"].to_pylist()])
+        lags = [lag_at(f.model, f.seed, np.arange(200)) for f in lags_of(graph) if isinstance(f.model, Lag)]
+        assert orders[-1] == lagging(lags)
 
     assert orders[0] != orders[1] == orders[2]
     for order in orders:
-        assert sorted(order) == list(range(200))
-        assert sorted(order[:100]) == list(range(100))
+        # What came before the knot is there when it comes.
+        assert sorted(order, key=lambda n: n >= 100) == order
 
 
 @pytest.mark.parametrize("target", ["Rows", "Kept", "Sums"])

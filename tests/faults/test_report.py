@@ -105,6 +105,11 @@ def test_the_page_renders_and_its_figures_respond(folder: Path, browser: Any) ->
         box = browser.find_element(By.CSS_SELECTOR, f"#{figure} svg").rect
         assert box["width"] > 200
         assert box["height"] > 100
+    cells = browser.find_elements(By.CSS_SELECTOR, "#at-offsets tr:last-child td")
+    at = first["by_outage"][-1]
+    assert [cell.text for cell in cells][1:-1] == [
+        f"{r} ({i:.2f})" for r, i in zip(at["R_at"], at["I_at"], strict=True)
+    ]
     # An operator is chosen in the table, and in the drawing.
     before = browser.find_element(By.ID, "by-outage").get_attribute("innerHTML")
     rows[-1].click()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
+from importlib import metadata
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -188,3 +191,18 @@ def test_csv_files_hold_no_lists() -> None:
 
     assert "a CSV file cannot hold the list column 'a'" in said(lambda: app.sink("out", feed, rr.csv("out")))
     app.sink("out", feed, rr.json("out"))
+
+
+def test_the_options_of_a_run_are_shown_by_help() -> None:
+    from riprap.runtime import run
+
+    shown, taken = signature(rr.Application.run).parameters, signature(run).parameters
+    assert {n: p.default for n, p in shown.items() if n != "self"} == {
+        n: p.default for n, p in taken.items() if n != "graph"
+    }
+    told = rr.Application.run.__doc__ or ""
+    assert [n for n in shown if n != "self"] == re.findall(r":param (\w+):", told)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert rr.__version__ == metadata.version("riprap")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import riprap as rr
 from riprap.expressions import parse_schema
+from riprap.graph.durations import UNITS
+from riprap.graph.operators import Sink
 
 
 @pytest.fixture
@@ -149,9 +152,10 @@ def test_file_sinks_say_what_they_take(make: Any) -> None:
         == f"{name}(roll_rows=...) takes a whole number of at least 1, got 0"
     )
     assert message(lambda: make("out", roll="soon")) == (
-        f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'"
+        f"{name}(roll=...) takes a time such as '10s', '250ms' or '2m', got 'soon'. {UNITS}"
     )
-    assert make("out", roll=0).roll_seconds == 0
+    for zero in (0, "0s", "0 seconds", "0ms", timedelta(0)):
+        assert make("out", roll=zero).roll_seconds == 0
 
 
 def test_functions_are_functions() -> None:
@@ -174,7 +178,7 @@ SCHEMAS: list[Callable[[str], object]] = [
     ("text", "problem"),
     [
         ("a", "not a schema"),
-        ("a nonsense", "not a schema|type nonsense is not supported"),
+        ("a nonsense", "no type 'nonsense'"),
         ("a int, a int", "column 'a' is there twice"),
         ("a map<string,int>", "type map<string, int> is not supported"),
         ("a array<array<int>>", "type array<array<int>> is not supported"),
@@ -193,10 +197,36 @@ def test_rows_that_do_not_fit_their_schema_are_a_graph_error() -> None:
 
     for make in (
         lambda: rr.rows(table, "a int"),
-        lambda: rr.rows(table, "b string"),
+        lambda: rr.rows(table, "a array<int>"),
         lambda: rr.rows([{"a": 2**40}], "a int"),
     ):
         assert message(make).startswith("rows(...) do not fit the schema ")
+
+
+def test_text_in_a_table_is_read_as_cells_are() -> None:
+    table = pa.table({"n": ["+4", None], "t": ["2020-01-01 00:00:00", "2020-01-01T02:00:00+02:00"]})
+    begun = datetime(2020, 1, 1, tzinfo=UTC)
+
+    found = rr.rows(table, "n bigint, t timestamp").table
+    assert found.to_pylist() == [{"n": 4, "t": begun}, {"n": None, "t": begun}]
+    assert message(lambda: rr.rows(pa.table({"n": ["1", "0x1F"]}), "n bigint")) == (
+        "rows(...) do not fit the schema n bigint: row 1, column 'n': '0x1F' is not a bigint"
+    )
+
+
+def test_rows_that_are_none_are_named_once() -> None:
+    give = "give dictionaries, or a pandas, Polars or Arrow table"
+    twice = pa.table([[1], [2]], names=["a", "a"])
+    for data, said in (
+        ([(1, "x")], f"rows(...): row 0 is a tuple: {give}"),
+        ({"a": [1]}, f"rows(...) got a dict: {give}"),
+        ("text", f"rows(...) got a str: {give}"),
+        ([{"b": 1}], "rows(...): row 0 has 'b', which is not in the schema: a"),
+        (pa.table({"b": [1]}), "rows(...) have no column 'a', which schema= names. They have: b"),
+        (twice, "rows(...) have more than one column 'a': rename one, or leave it out of schema="),
+    ):
+        assert message(lambda data=data: rr.rows(data, "a int")) == said  # type: ignore[misc]
+    assert "rr.rows(...)" in message(lambda: rr.Application("app").source("s", twice))
 
 
 def test_an_arrow_schema_is_as_good_as_text() -> None:
@@ -252,7 +282,7 @@ SAID = {
     ),
     "retry": (
         lambda: rr.to_redis("redis://h", "s", retry_for="soon"),
-        "to_redis(retry_for=...) takes a time such as '10s', '250ms' or '2m', got 'soon'",
+        f"to_redis(retry_for=...) takes a time such as '10s', '250ms' or '2m', got 'soon'. {UNITS}",
     ),
 }
 
@@ -283,3 +313,61 @@ def test_a_name_with_brackets_is_a_name(tmp_path: Path) -> None:
 
     assert rr.files(tmp_path / "log[1].txt").listing() == [str(tmp_path / "log[1].txt")]
     assert rr.files(tmp_path / "log[2-9].txt").listing() == []
+
+
+@pytest.mark.parametrize("spelled", ["out", "./out/", "ABSOLUTE", "LINK"])
+def test_two_sinks_do_not_share_a_folder(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("out")
+    other = {"ABSOLUTE": tmp_path / "out", "LINK": "link"}.get(spelled, spelled)
+    app = rr.Application("twice")
+    source = app.source("in", rr.rows([], "n int"))
+    app.sink("one", source, rr.parquet("out"))
+
+    with pytest.raises(rr.GraphError, match=r"sink 'one' .* writes to the folder"):
+        app.composite("inner", lambda inner: inner.sink("two", source, rr.json(other)))
+
+    app.sink("two", source, rr.json("out/two"))
+
+
+def test_a_path_is_a_connector(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "x.parquet")
+    app = rr.Application("paths")
+    source = app.source("in", tmp_path / "x.parquet")
+    for name, path in {"a": "a/", "b": "b.csv", "c": "c.jsonl"}.items():
+        app.sink(name, source, path)
+
+    graph = app.graph()
+    assert source.schema.names == ["n"]
+    assert {str(o.connector) for o in graph.of_kind(Sink)} == {
+        "parquet files in a/",
+        "csv files in b.csv",
+        "json files in c.jsonl",
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("a integr", "schema=: no type 'integr'\n  a integr\n    ^^^^^^\ndid you mean 'int'"),
+        (
+            "a int, b strng",
+            "schema=: no type 'strng'\n  a int, b strng\n           ^^^^^\ndid you mean 'string'",
+        ),
+        (
+            "a int b",
+            "schema=: not a schema: 'b' has no place there\n  a int b\n        ^\nWrite: name type, ",
+        ),
+        ("a decimal(10", "schema=: not a schema\n  a decimal(10\nWrite: name type, "),
+        ({"a": "int"}, "schema=: SQL is given as a text, this is a dict: {'a': 'int'}\nWrite it out, as "),
+    ],
+)
+def test_a_schema_that_cannot_be_read_is_told_in_its_own_words(schema: Any, said: str) -> None:
+    with pytest.raises(rr.GraphError) as caught:
+        rr.files("x.csv", schema=schema)
+
+    assert str(caught.value).startswith(said)
+    assert "\x1b" not in str(caught.value)
+    assert "interval" not in str(caught.value)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import linecache
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import riprap as rr
+from riprap.graph.durations import UNITS
 
 Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]
 
@@ -29,6 +31,16 @@ def refusal(build: Build) -> str:
 
 def wide(tuples: int = 3) -> Any:
     return rr.sliding(tuples=tuples)
+
+
+class SparkColumn:
+    """As Spark's columns are: shown like this, and neither true nor false."""
+
+    def __repr__(self) -> str:
+        return "Column<'n > 1'>"
+
+    def __bool__(self) -> bool:
+        raise ValueError("Cannot convert column into bool")
 
 
 OTHER = rr.Application("elsewhere")
@@ -57,6 +69,24 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     "bad SQL": (
         lambda a, t, o: a.functor("f", t, where="price >"),
         "Functor 'f' (HERE): ",
+    ),
+    "columns in a list": (
+        lambda a, t, o: a.functor("f", t, select=["k", "price"]),  # type: ignore[arg-type]
+        "Functor 'f' (HERE): SQL is given as a text, this is a list: ['k', 'price']\nWrite it out, as \"k, price\"",
+    ),
+    "a condition that is a column of Spark": (
+        lambda a, t, o: a.functor("f", t, where=SparkColumn()),  # type: ignore[arg-type]
+        "Functor 'f' (HERE): SQL is given as a text, this is a SparkColumn: Column<'n > 1'>\n"
+        "Write it out, as \"price > 3 and size is not null\"",
+    ),
+    "a condition that is a function": (
+        lambda a, t, o: a.join("j", t, a.functor("u", t, select="*"), by="k", windows=(wide(), wide()), where=len, select="k"),  # type: ignore[arg-type]  # noqa: E501
+        "Join 'j' (HERE): SQL is given as a text, this is a builtin_function_or_method: <built-in",
+    ),
+    "unknown aggregate": (
+        lambda a, t, o: a.aggregate("agg", t, by="k", window=wide(), select="medain(price) as m"),
+        "Aggregate 'agg' (HERE): no aggregate and no function medain()\n  medain(price) as m\n"
+        "  ^^^^^^^^^^^^\ndid you mean 'median' or 'mean' or 'min'? There are: abs, ",
     ),
     "nothing to do": (
         lambda a, t, o: a.functor("f", t),
@@ -87,6 +117,32 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         lambda a, t, o: a.sink("out", "trades", rr.memory()),  # type: ignore[arg-type]
         "Sink 'out' (HERE): it reads 'trades'. Give it the stream that app.source(...) and others return",
     ),
+    "a folder that another sink writes to": (
+        lambda a, t, o: (a.sink("one", t, rr.parquet("out")), a.sink("two", o, rr.csv("./x/../out/"))),
+        "Sink 'two' (HERE): sink 'one' (HERE) writes to the folder ./x/../out/ already, there spelled out. "
+        "Give each sink its own",
+    ),
+    "a path without a format to write": (
+        lambda a, t, o: a.sink("out", t, "out.xlsx"),
+        "Sink 'out' (HERE): 'out.xlsx' ends in '.xlsx', which is no format to write. Name a folder that ends in "
+        ".parquet, .csv or .json or in nothing (Parquet), or write rr.parquet(...), rr.csv(...) or rr.json(...)",
+    ),
+    "not a sink": (
+        lambda a, t, o: a.sink("out", t, rr.rows([], "a int")),  # type: ignore[arg-type]
+        "Sink 'out' (HERE): it writes to Rows(",
+    ),
+    "a path of files that need a schema": (
+        lambda a, t, o: a.source("s", "x.csv"),
+        "Source 's' (HERE): files(...) of csv needs schema=, such as 'ticker string, price double'",
+    ),
+    "a path of no files": (
+        lambda a, t, o: a.source("s", "nowhere/x.parquet"),
+        "Source 's' (HERE): no Parquet file matches nowhere/x.parquet: check the path, or give schema=",
+    ),
+    "not a source": (
+        lambda a, t, o: a.source("s", pa.table({"a": [1]})),  # type: ignore[arg-type]
+        "Source 's' (HERE): it reads pyarrow.Table",
+    ),
     "position that does not exist": (
         lambda a, t, o: a.source("s", rr.rows([], "a int"), position="seq"),
         "Source 's' (HERE): position= names column 'seq', which does not exist. It has: a",
@@ -105,7 +161,9 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         "It has: a",
     ),
     "column of a type we do not have": (
-        lambda a, t, o: a.source("s", rr.rows(pa.table({"a": pa.array([], pa.map_(pa.string(), pa.int8()))}))),
+        lambda a, t, o: a.source(
+            "s", rr.from_spark(id, schema=pa.schema([("a", pa.map_(pa.string(), pa.int8()))]))
+        ),
         "Source 's' (HERE): type map<string, int8> of a is not supported\nSupported types: boolean, ",
     ),
     "window of an aggregate without tuples": (
@@ -259,10 +317,26 @@ def test_outputs_come_every_so_many_tuples(tuples: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "duration", ["", "ten", "10", "9 days", "-1s", "0s", 0, -2.0, math.inf, math.nan, None, True]
+    "duration",
+    [
+        "",
+        "ten",
+        "10",
+        "9 fortnights",
+        "-1s",
+        "1s and 2s",
+        timedelta(0),
+        "0s",
+        0,
+        -2.0,
+        math.inf,
+        math.nan,
+        None,
+        True,
+    ],
 )
 def test_durations_are_positive_times(duration: Any) -> None:
-    takes = f"takes a time such as '10s', '250ms' or '2m', got {duration!r}"
+    takes = f"takes a time such as '10s', '250ms' or '2m', got {duration!r}. {UNITS}"
 
     for what, make in {
         "checkpoint(every=...)": lambda: rr.checkpoint(every=duration),

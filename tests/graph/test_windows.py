@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import riprap as rr
+from riprap.graph.durations import UNITS
 from riprap.graph.windows import Every, Window, span
 
 Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]
@@ -92,17 +94,17 @@ def test_a_window_by_time_without_a_column_hears_a_clock() -> None:
         (lambda: rr.sliding(time="1s", on=3), "sliding(...): on= names a column, got 3"),  # type: ignore[arg-type]
         (
             lambda: rr.tumbling(time=0),
-            "tumbling(time=...) takes a time such as '10s', '250ms' or '2m', got 0",
+            f"tumbling(time=...) takes a time such as '10s', '250ms' or '2m', got 0. {UNITS}",
         ),
         (
             lambda: rr.sliding(time=False),
-            "sliding(time=...) takes a time such as '10s', '250ms' or '2m', got False",
+            f"sliding(time=...) takes a time such as '10s', '250ms' or '2m', got False. {UNITS}",
         ),
         (lambda: rr.every(), "every(...) takes tuples= or time=, one of them"),
         (lambda: rr.every(tuples=1, time="1s"), "every(...) takes tuples= or time=, one of them"),
         (
             lambda: rr.every(time="soon"),
-            "every(time=...) takes a time such as '10s', '250ms' or '2m', got 'soon'",
+            f"every(time=...) takes a time such as '10s', '250ms' or '2m', got 'soon'. {UNITS}",
         ),
     ],
 )
@@ -195,8 +197,8 @@ def test_rules_are_chosen_by_the_shape_of_the_window() -> None:
         )
     graph = app.graph()
 
-    assert graph["slides"].summary() == "count(*), sliding(2 tuples), every 1 tuples"
-    assert graph["tumbles"].summary() == "count(*), tumbling(2 tuples), on close"
+    assert graph["slides"].summary() == "count(*) as n, sliding(2 tuples), every 1 tuples"
+    assert graph["tumbles"].summary() == "count(*) as n, tumbling(2 tuples), on close"
 
 
 def test_a_clock_tells_the_time_in_a_timestamp() -> None:
@@ -206,3 +208,17 @@ def test_a_clock_tells_the_time_in_a_timestamp() -> None:
         app.clock("clock", rr.rows([], "t timestamp"), time="when")
     with pytest.raises(rr.GraphError, match="time= must name a timestamp, 't' is bigint"):
         app.clock("clock", rr.rows([], "t bigint"), time="t")
+
+
+@pytest.mark.parametrize(
+    "duration",
+    ["90s", "90 seconds", "1.5 min", "1 minute 30 seconds", "1m30s", "90000 ms", 90, timedelta(seconds=90)],
+)
+def test_durations_are_written_as_people_write_them(duration: str | float | timedelta) -> None:
+    assert rr.sliding(time=duration, on="ts").time == rr.every(time=duration).time == 90_000_000
+    assert rr.checkpoint(every=duration).every == 90.0
+
+
+def test_days_and_weeks_are_lengths_of_time() -> None:
+    assert rr.sliding(time="1d").time == rr.sliding(time="24 hours").time == 86_400_000_000
+    assert rr.tumbling(time="2 Weeks").time == 14 * 86_400_000_000

@@ -98,7 +98,7 @@ class Oracle:
 
     def until(self, time: float) -> None:
         self.up += (time - self.now) * self.is_up()
-        alone = {box.part.name for box in self.boxes for copy in box.alive if not copy.own}
+        alone = {box.part.name for box in self.counting() for copy in box.alive if not copy.own}
         self.up_alone += (time - self.now) * (alone == {box.part.name for box in self.boxes})
         for box in self.boxes:
             for place in range(len(box.part.entries)):
@@ -108,11 +108,17 @@ class Oracle:
     def is_up(self) -> bool:
         good = {
             box.part.name
-            for box in self.boxes
+            for box in self.counting()
             for copy in box.alive
             if not box.ill(copy) and not any(copy.filling[p] for p in box.stateful)
         }
         return good == {box.part.name for box in self.boxes}
+
+    def counting(self) -> list[Box]:
+        """Return all but the replicas that only stand by."""
+        return [
+            box for box in self.boxes if self.active.get(box.protection.group, box.replica) == box.replica
+        ]
 
     # Tuples.
 

@@ -92,3 +92,12 @@ def test_what_does_not_spread_lasts_until_the_state_is_full() -> None:
     told = crashed(parts, {}, {"Sums": 10.0}, recovery={"Sums": 5.0})
     assert told.up == pytest.approx(100 - 5 - 10, abs=0.2)
     assert told.up_alone == pytest.approx(told.up, abs=1e-9)
+
+
+def test_a_replica_that_only_stands_by_does_not_make_it_available() -> None:
+    parts = (part("In", rate=10.0), part("Filter", "In"), part("Out", "Filter", sink=True))
+    group = {"Filter": Protection(group="g", failover=2.0)}
+    told = crashed(parts, group, {"Filter": 10.0}, recovery={"Filter": 20.0})
+    assert told.up == pytest.approx(100 - 2, abs=1e-9)
+    assert told.up_alone == pytest.approx(told.up, abs=1e-9)
+    assert told.clean.sum() == pytest.approx(1000 - 20, abs=1)

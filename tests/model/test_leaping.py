@@ -78,6 +78,7 @@ CHECKPOINTS = {
     for name in ("Sums", "Join", "Left", "Right", "Both")
 }
 GROUPS = {
+    "In": Protection(group="outside", failover=0.5),
     "Filter": Protection(group="g", failover=0.5),
     "Sums": Protection(group="g", failover=0.5),
     "Join": Protection(restore="checkpoint", age=(0.0, 1.0)),

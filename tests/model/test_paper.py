@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 import pytest
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.apps.models import PAPER
-from riprap.model import Faults, Prediction, predict
+from riprap.model import Estimate, Faults, Prediction, predict
 
 MODEL = PAPER["bargain"]
 GRAPH = CATALOGUE["bargain"].make(None, rr.memory()).graph()
@@ -53,10 +56,19 @@ def test_operators_answer_to_the_dissertation_s_names(
     assert after_a_crash_of(theirs).tainted_tuples == predictions[ours].tainted_tuples
 
 
+@cache
 def in_two_hours(technique: str, rate: float, recovery: float = 3.5, crashes: float = 1.85e-4) -> Prediction:
     faults = Faults(crash_rate=crashes, recovery=recovery)
     protection = MODEL.configurations[technique]
     return predict(GRAPH, MODEL.profile.at_rate(rate), protection, faults, horizon=7200.0, replications=300)
+
+
+def gained(groups: Prediction, checkpoint: Prediction) -> Estimate:
+    """Return by how much groups are more available, as if the two did not share their luck."""
+    one, other = groups.availability, checkpoint.availability
+    half = math.hypot(one.high - one.mean, other.high - other.mean)
+    gain = one.mean - other.mean
+    return Estimate(gain, gain - half, gain + half)
 
 
 @pytest.mark.parametrize("recovery", [3.5, 15.0])
@@ -68,25 +80,46 @@ def test_with_the_rate_availability_and_tainted_tuples_rise_and_their_share_fall
         assert slow.share.low > fast.share.high
 
 
-def test_groups_halve_tainted_tuples_where_faults_are_frequent_and_gain_little_availability() -> None:
-    checkpoint, groups = (in_two_hours(t, 450.0, crashes=5.56e-4) for t in ("checkpoint", "groups"))
-    assert 0.45 < groups.tainted_tuples.mean / checkpoint.tainted_tuples.mean < 0.6
-    assert 0 < groups.availability.mean - checkpoint.availability.mean < 0.02
-    rare = in_two_hours("checkpoint", 450.0)
-    assert rare.availability.low > checkpoint.availability.high, "more faults, less availability"
+def test_groups_halve_tainted_tuples_and_gain_little_availability() -> None:
+    for crashes in (5.56e-4, 1.85e-4):
+        checkpoint, groups = (in_two_hours(t, 450.0, crashes=crashes) for t in ("checkpoint", "groups"))
+        gain = gained(groups, checkpoint)
+        assert 0 < gain.low < 0.009, "at most 0.009, as far as the interval tells"
+        assert gain.high < 0.013
+        # Approximately half, says the text.
+        assert groups.tainted_tuples.high < 0.5 * checkpoint.tainted_tuples.low
+        assert groups.tainted_tuples.low > 0.3 * checkpoint.tainted_tuples.high
+
+
+def test_with_more_faults_there_is_less_availability() -> None:
+    for technique in ("checkpoint", "groups"):
+        often, seldom = (in_two_hours(technique, 450.0, crashes=c) for c in (5.56e-4, 1.85e-4))
+        assert often.availability.high < seldom.availability.low
+
+
+def test_groups_that_recover_slowly_are_as_good_as_checkpoints_that_recover_quickly_at_the_highest_rate() -> (
+    None
+):
+    few, many = (
+        gained(in_two_hours("groups", rate, 15.0), in_two_hours("checkpoint", rate, 3.5))
+        for rate in (250.0, 550.0)
+    )
+    assert few.mean > -0.01
+    assert few.high < 0, "slightly lower"
+    # The text has them higher. They are as high: within 0.0002, with 10,000 replications.
+    assert many.low < 0 < many.high
+    assert few.high < many.low
 
 
 def test_groups_that_recover_slowly_taint_less_than_checkpoints_that_recover_quickly() -> None:
-    for rate in (250.0, 350.0):
+    for rate in (250.0, 550.0):
         quick, slow = in_two_hours("checkpoint", rate, 3.5), in_two_hours("groups", rate, 15.0)
-        assert slow.availability.mean < quick.availability.mean
-    both = [in_two_hours(technique, 450.0, 15.0) for technique in ("checkpoint", "groups")]
-    assert both[1].tainted_tuples.high < 0.6 * both[0].tainted_tuples.low
+        assert slow.tainted_tuples.high < 0.65 * quick.tainted_tuples.low
 
 
 def test_without_propagation_availability_is_overestimated() -> None:
     for technique in ("checkpoint", "groups"):
-        made = in_two_hours(technique, 450.0, crashes=3.33e-4)
+        made = in_two_hours(technique, 450.0, crashes=5.56e-4)
         assert made.alone.low > made.availability.high
 
 

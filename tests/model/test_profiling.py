@@ -85,6 +85,29 @@ def test_of_what_is_kept_for_a_window_of_tuples_the_least_counts() -> None:
     assert any("Sums: alpha and beta are not measured" in each for each in profile.assumed)
 
 
+@pytest.mark.parametrize(
+    ("kept", "full"),
+    [((0, 100, 200), 200), ((10, 60, 110, 108), 108), ((5, 90), 90), ((0, 100, 96, 101), 96), ((40,), 40)],
+)
+def test_state_is_counted_when_it_is_full(kept: tuple[int, ...], full: int) -> None:
+    profile = measure_profile(plain(), lines_of(*(batch(kept=each) for each in kept)))
+
+    assert profile.operators["Sums"].ports[0].state == full
+
+
+def test_a_window_that_is_emptied_is_full_before_it_closes() -> None:
+    app = rr.Application("emptied")
+    rows = app.source("Rows", rr.rows([], SCHEMA))
+    sums = app.aggregate("Sums", rows, window=rr.tumbling(tuples=1000), select="sum(v) as total")
+    app.sink("Out", sums, rr.memory())
+    held = [{"state_tuples": kept, "state_bytes": kept} for kept in (400, 800, 200, 600, 0)]
+    lines = lines_of(
+        *({"Rows": (400, 400, 0.0), "Sums": (400, 0, 0.1, each), "Out": (0, 0, 0.0)} for each in held)
+    )
+
+    assert measure_profile(app.graph(), lines).operators["Sums"].ports[0].state == 600
+
+
 def test_repeated_batches_do_not_count() -> None:
     lines = lines_of(batch(), batch(), batch())
     again = {**lines[1], "repeated": True, "operators": {}}

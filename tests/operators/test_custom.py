@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.customs import ROWS, SCHEMA, Rows, Seen, abandon_all, feed_all, sourc
 from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
+from riprap.runtime.failures import as_riprap_error
 
 
 @pytest.fixture(autouse=True)
@@ -253,13 +256,22 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"what": {"told": 3}},
         "submitted to output 'it': column 'told' is string, and 3 is not",
     ),
-    "a missing column": ({"what": {}}, "submitted to output 'it': column 'told' is missing. It has: told"),
-    "another column": ({"what": {"told": "x", "old": 1}}, "there is no column 'old'. It has: told"),
+    "a missing column": (
+        {"what": {}},
+        "submitted to output 'it': 'told' is missing. Submit the columns told; what came has none",
+    ),
+    "another column": (
+        {"what": {"told": "x", "old": 1}},
+        "there is no column 'old'. Submit the columns told; what came has told, old",
+    ),
     "a batch of another type": (
         {"what": pa.record_batch({"told": [1]})},
         "submitted to output 'it': column 'told' is string, and what came is bigint. Cast it",
     ),
-    "a batch without a column": ({"what": pa.table({"x": [1]})}, "column 'told' is missing"),
+    "a batch without a column": (
+        {"what": pa.table({"x": [1]})},
+        "'told' is missing and there is no column 'x'. Submit",
+    ),
     "something else": ({"what": "x"}, "a str, not a mapping, a pyarrow.RecordBatch or a pyarrow.Table"),
     "an unknown output": (
         {"what": A_ROW, "output": "other"},
@@ -288,6 +300,67 @@ def test_what_is_submitted_is_checked(tmp_path: Path, case: str) -> None:
     assert "Custom 'it'" in str(caught.value)
     assert "failed at position 2 of source 'source'" in str(caught.value)
     assert said in str(caught.value)
+
+
+def fail_deep_inside(how: str) -> None:
+    if how == "exit":
+        sys.exit(3)
+    raise ValueError(f"first line\n\nthird line, of {how}")
+
+
+class Failing(rr.CustomOperator):
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def on_tuple(self, port: Any, tuple: dict[str, Any]) -> None:
+        fail_deep_inside(self.how)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raise", "ValueError: first line\nthird line, of raise"),
+        ("exit", "it called sys.exit(3), which would end Spark's worker. Raise an error instead"),
+    ],
+)
+def test_a_failure_of_the_users_code_names_its_lines(tmp_path: Path, how: str, said: str) -> None:
+    with pytest.raises(rr.OperatorError) as caught:
+        Stage(telling(Failing, params={"how": how}, stateless=True), tmp_path).feed({"source": table_of(1)})
+
+    *before, outer, inner = str(caught.value).splitlines()
+    assert "\n".join(before).endswith(f"failed at position 0 of source 'source': {said}")
+    assert outer == f"    {__file__}:{_line_of(Failing.on_tuple)} in on_tuple: fail_deep_inside(self.how)"
+    assert inner.startswith(f"    {__file__}:")
+    assert " in fail_deep_inside: " in inner
+    # On its way through the JVM an error is text, in which it is found again.
+    text = (
+        f"Traceback ...\nriprap.errors.OperatorError: {caught.value}\n\n\tat org.apache.spark.Some(it.java:1)"
+    )
+    assert str(as_riprap_error(RuntimeError(text))) == str(caught.value)
+
+
+def _line_of(function: Any) -> int:
+    return int(function.__code__.co_firstlineno) + 1
+
+
+@dataclass
+class Locked:
+    count: int = 0
+    lock: Any = None
+
+
+class Locking(rr.CustomOperator):
+    state: Locked
+
+    def on_tuple(self, port: Any, tuple: dict[str, Any]) -> None:
+        self.state.lock = threading.Lock()
+
+
+def test_state_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        rr.OperatorError, match=r"'it' .* self\.state\.lock cannot be saved: .* in prepare\(\)"
+    ):
+        Stage(telling(Locking), tmp_path).feed({"source": table_of(1)})
 
 
 def test_what_was_submitted_may_be_used_again(tmp_path: Path) -> None:

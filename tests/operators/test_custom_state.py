@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,13 @@ from tests.customs import ROWS, SCHEMA, Rows, Seen, abandon_all, feed_all, sourc
 from tests.stages import Stage, cut, cuts
 
 import riprap as rr
+from riprap.errors import SealError
 from riprap.graph.graph import Graph
+from riprap.operators.custom import HELD
+from riprap.operators.objects import FORMAT
+from riprap.state.keys import encode_keys
+from riprap.state.seals import KEY, read_key, seal
+from riprap.state.windows import Contents, make_page
 
 
 @pytest.fixture(autouse=True)
@@ -269,3 +276,49 @@ def test_the_layout_says_what_is_saved() -> None:
     assert layout.startswith("Everything: number float, text str")
     assert "Inner: name str, values list[float]" in layout
     assert telling(Careful).graph()["it"].layout({}) == "what checkpoint() returns"
+
+
+class Remembers(rr.CustomOperator):
+    state: Inner
+
+    def on_tuple(self, port: Any, values: dict[str, Any]) -> None:
+        self.state.values.append(values["v"])
+        self.submit({"told": str(self.state.values)})
+
+
+class Trap:
+    """What would run if it were loaded."""
+
+    sprung = 0
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return spring, ()
+
+
+def spring() -> None:
+    Trap.sprung += 1
+
+
+@pytest.mark.parametrize("sealed_by", [None, b"another run's key", "another operator"])
+def test_state_without_the_seal_of_the_run_is_not_loaded(
+    sealed_by: bytes | str | None, tmp_path: Path
+) -> None:
+    stage = Stage(telling(Remembers), tmp_path)
+    stage.feed({"source": table_of(1)})
+    abandon_all()
+    assert stage.feed({"source": table_of(2)}) == {"out": [{"told": "[1, 2]"}]}, "what is ours is taken up"
+
+    key = read_key(tmp_path / "custom" / KEY)
+    pickled = pickle.dumps({"values": Trap()})
+    name = sealed_by if isinstance(sealed_by, str) else "it"
+    made = seal(sealed_by if isinstance(sealed_by, bytes) else key, "object", name.encode(), pickled)
+    saved = pickled if sealed_by is None else FORMAT + made + pickled
+    keys, _ = encode_keys([], 0)
+    held = pa.array([{"object": saved, "token": "t"}], HELD)
+    (page,) = stage.record.manifests[0].pages["it/0"]
+    stage.pages.write(page, make_page(keys, Contents(np.array([0, 1]), held, np.zeros((1, 1), np.int64))))
+    abandon_all()
+
+    with pytest.raises(SealError, match=r"Custom 'it' .* is not loaded: .* \(--ignore-state it\)"):
+        stage.feed({"source": table_of(3)})
+    assert Trap.sprung == 0

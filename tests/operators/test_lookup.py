@@ -214,8 +214,8 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         "its stream has the same name",
     ),
     "a type nobody has": (
-        lambda app, s: app.lookup("it", s, table=pa.table({"id": pa.array([1], pa.uint64())}), by="id"),
-        "its table: type uint64 of id is not supported",
+        lambda app, s: app.lookup("it", s, table=pa.table({"id": [{"a": 1}]}), by="id"),
+        "its table: rows(...): column 'id' is struct<a: int64>, which a stream cannot hold",
     ),
 }
 

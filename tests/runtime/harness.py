@@ -23,6 +23,7 @@ import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.apps.market import write_feed
 from riprap.graph.connectors import SinkConnector, SourceConnector
+from riprap.runtime.output_lease import NAME as LEASE
 from riprap.state.pages import page_root
 
 EVENTS = 24_000
@@ -141,7 +142,7 @@ def page_folder(run_folder: Path) -> Path:
 def read_parts(folder: Path) -> dict[tuple[int, int], pa.Table]:
     """Return a folder's Parquet files by the first and last batch they hold; nothing else may be there."""
     parts = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(p for p in folder.iterdir() if p.name != LEASE):
         named = _PART.fullmatch(path.name)
         assert named, f"{path} is not a finished file"
         parts[int(named[1]), int(named[2])] = pq.read_table(path)

@@ -31,7 +31,8 @@ from tests.runtime.harness import (
 
 import riprap as rr
 from riprap.apps.bargain import bargain
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 BATCH = 4_000
 ROLL = 500  # rows: a file gathers two batches or so

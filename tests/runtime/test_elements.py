@@ -223,3 +223,14 @@ def test_an_ordering_column_that_falls_is_named(spark: SparkSession, runs: Path)
     with pytest.raises(rr.RunError, match=r"source 'a' .* ordering column 't' falls at row 2"):
         run.wait()
     run.stop()
+
+
+def test_a_position_column_that_falls_is_named(spark: SparkSession, runs: Path) -> None:
+    app = rr.Application("falling_positions")
+    rows = rr.rows([{"t": t} for t in (1, 5, 3)], "t bigint")
+    app.sink("out", app.source("a", rows, position="t"), rr.memory())
+
+    run = app.run(spark=spark, runs=runs, batch_rows=2)
+    with pytest.raises(rr.RunError, match=r"source 'a' .* position column 't' falls from 5 to 3 at row 2"):
+        run.wait()
+    run.stop()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import riprap as rr
 from riprap.compiler import describe_state
+from riprap.runtime import supervise
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.site import left_behind
+from riprap.state.leases import Lease, is_alive
 
 
 def state_of(select: str, *, window: int = 5) -> dict[str, str]:
@@ -36,7 +40,6 @@ def test_a_line_that_a_full_disk_cut_short_costs_no_other(folder: RunFolder) -> 
     folder.event("joined to what was cut")
     folder.event("last")
     assert [e["event"] for e in folder.read_events()] == ["first", "last"]
-    assert [e["event"] for e in folder.read_events(1)] == ["last"]
 
 
 def test_the_same_state_is_taken_up(folder: RunFolder) -> None:
@@ -74,3 +77,40 @@ def test_other_processing_elements_are_refused(folder: RunFolder) -> None:
         rr.RunError, match=r"has processing elements .* state and channels would not be found"
     ):
         folder.keep_state_layout({"elements": apart, "buckets": 8, "operators": state_of("sum(a) as s")})
+
+
+def test_a_start_that_comes_to_nothing_leaves_the_newest_run_as_it_is(folder: RunFolder) -> None:
+    application = folder.path.parent
+    assert left_behind(application) == "", "there is none yet"
+    (folder.path / "run.json").write_text("{}")
+    folder.be_latest()
+    RunFolder.create(application.parent, "app", lambda: 0.0)
+
+    assert (application / "latest").resolve() == folder.path
+    where = os.path.relpath(application / "latest")
+    assert f"take it up with folder={where!r} (on the command line: --folder {where})" in left_behind(
+        application
+    )
+    lease = Lease.take(None, folder.path)
+    assert is_alive(folder.path)
+    assert left_behind(application) == "", "it goes on"
+    lease.release()
+    assert not is_alive(folder.path)
+    folder.end()
+    assert left_behind(application) == "", "it has ended"
+
+
+def test_a_start_that_gets_no_hold_is_marked_as_ended_and_names_the_run_to_take_up(folder: RunFolder) -> None:
+    (folder.path / "run.json").write_text("{}")
+    folder.be_latest()
+    app = rr.Application("app")
+    app.sink("out", app.source("in", rr.rows([], "n bigint")), rr.memory())
+    runs = folder.path.parent.parent
+
+    with pytest.raises(
+        rr.RunError, match=r"(?s)on several hosts state pages need .* take it up with folder="
+    ):
+        supervise(app.graph(), runs=runs, master="spark://here:7077")
+
+    (refused,) = (path for path in runs.glob("app/2*") if path != folder.path)
+    assert (refused / "ended").exists()

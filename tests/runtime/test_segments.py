@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,16 @@ from hypothesis import strategies as st
 
 import riprap as rr
 from riprap.adapters.bad_records import read_quarantine
-from riprap.errors import FormatError, RunError
+from riprap.errors import FormatError, GraphError, RunError
 from riprap.expressions import normalise, parse_schema
 from riprap.graph.connectors import SourceConnector
 from riprap.graph.operators import Source
 from riprap.runtime import listed_feed
 from riprap.runtime.listed_feed import ListedFeed, spool_rows
+from riprap.runtime.positions import Positions
 from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import SegmentLog
+from riprap.runtime.segments import Segment, SegmentLog
+from riprap.runtime.start import check_files
 
 SCHEMA = parse_schema("n bigint, s string")
 FORMATS = ["parquet", "csv", "csv.gz", "json", "json.gz"]
@@ -212,6 +216,56 @@ def test_empty_files_have_no_rows(tmp_path: Path, ending: str, how: str) -> None
     assert read(feed, source, 0, 2) == numbers(0, 2)
 
 
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 99])
+def test_a_position_that_falls_is_an_error_whatever_the_size_of_batches(
+    tmp_path: Path, format: str, size: int
+) -> None:
+    """It falls from one file to the next, and the rows before are let go as soon as they are computed."""
+    write(tmp_path / f"a.{format}", [{"n": n, "s": None} for n in (3, 3, 9)])
+    write(tmp_path / f"b.{format}", [{"n": n, "s": None} for n in (8, 10)])
+    source = source_of(rr.files(tmp_path, format=format, schema=SCHEMA), position="n")
+
+    def batches(*, restarting: bool) -> None:
+        feed, start = feed_of(source, tmp_path), 0
+        positions = Positions(source, feed.log)
+        while start < 5:
+            end = feed.upto(start, size)
+            positions.check(start, end)
+            feed.release(end)
+            start = end
+            if restarting:
+                feed = feed_of(source, tmp_path)
+                positions = Positions(source, feed.log)
+
+    for restarting in (True, False):
+        with pytest.raises(RunError, match=r"'n' falls from 9 to 8 at row 3, in .*b\..*Sort its input"):
+            batches(restarting=restarting)
+        shutil.rmtree(log_of(tmp_path))
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    """A run that ends is refused before it starts, and one that waits says so, once."""
+    pattern = str(tmp_path / "*.csv")
+    told: list[tuple[str, dict[str, Any]]] = []
+    source = source_of(rr.files([pattern, tmp_path / "a.csv"], schema=SCHEMA))
+    app = rr.Application("waiting")
+    app.sink("out", app.source("in", source.connector), rr.memory())
+    with pytest.raises(
+        GraphError, match=rf"source 'in' .*: no csv file matches {re.escape(pattern)}. Check the path"
+    ):
+        check_files(app.graph(), None)
+    check_files(app.graph(), 1.0)
+    feed = ListedFeed(
+        source, log_of(tmp_path), tmp_path, finite=False, tell=lambda kind, **more: told.append((kind, more))
+    )
+    assert [feed.upto(0, 9), feed.upto(0, 9)] == [0, 0]
+    assert [(kind, more["message"].split(" matches ")[0]) for kind, more in told] == [("waiting", "no file")]
+    write(tmp_path / "a.csv", numbers(0, 2))
+    assert feed.upto(0, 9) == 2
+    check_files(app.graph(), None)
+
+
 def test_rows_in_memory_are_rows_like_others(tmp_path: Path) -> None:
     source = source_of(rr.rows(numbers(0, 10), SCHEMA))
     spool_rows(source, log_of(tmp_path))
@@ -318,7 +372,7 @@ def test_a_column_of_another_type_is_cast_or_an_error(tmp_path: Path) -> None:
     feed.upto(0, 5)
 
     assert read(feed, source, 0, 4) == numbers(0, 4)
-    with pytest.raises(RunError, match=r"c\.parquet has 'n' as string, not int64"):
+    with pytest.raises(RunError, match=r"c\.parquet has 'n' as string, which does not fit bigint"):
         read(feed, source, 0, 5)
 
 
@@ -407,7 +461,7 @@ def test_csv_takes_quotes_commas_and_line_breaks_across_blocks(tmp_path: Path) -
     # The text is larger than the block Arrow reads at a time, and its line breaks could be taken for ends of rows.
     text = 'said "yes",\n' * 100_000
     (tmp_path / "a.csv").write_text('n,s\n1,"' + text.replace('"', '""') + '"\n2,"a,b"\n3,\n')
-    source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA, max_record_bytes=2**21))
+    source = source_of(rr.files(tmp_path / "a.csv", schema=SCHEMA, max_record_bytes=2**21, multiLine=True))
     feed = feed_of(source, tmp_path)
 
     assert feed.upto(0, 9) == 3
@@ -585,3 +639,17 @@ def test_a_feed_that_goes_on_has_no_last_line(tmp_path: Path) -> None:
 def test_a_last_line_is_a_line_of_text(tmp_path: Path, open_files: Any, options: dict[str, Any]) -> None:
     with pytest.raises(rr.GraphError, match=r"\(last_line=\.\.\.\) takes a text, for files of text"):
         open_files(tmp_path, **options)
+
+
+def test_what_a_dead_process_listed_is_synced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SegmentLog(tmp_path)
+    path = log.spool(0, pa.table({"n": [1, 2]}))
+    log.add(Segment(file="fetched", path=str(path), kind="arrow", start=0, rows=2))
+    synced: list[Path] = []
+    monkeypatch.setattr("riprap.runtime.segments.sync_file", synced.append)
+
+    SegmentLog(tmp_path).sync()
+
+    assert synced == [path, tmp_path / "segments.jsonl", tmp_path]

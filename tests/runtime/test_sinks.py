@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import riprap as rr
-from riprap.errors import OperatorError, RunError
+from riprap.errors import GraphError, OperatorError, RunError
 from riprap.expressions import parse_schema
 from riprap.graph.connectors import FileSink, SinkConnector
 from riprap.graph.operators import Sink
@@ -44,9 +45,10 @@ class Bench:
         self.folder = folder / "out"
         self.clock = Clock()
         self.results = PageStore(str(folder / "results"))
-        Path(self.results.folder).mkdir(exist_ok=True)
+        self.results.make()
         self._schema = schema
         self._pages = 0
+        self._made: Publisher | None = None
 
     def sink(self, connector: SinkConnector) -> Sink:
         app = rr.Application("bench")
@@ -61,9 +63,17 @@ class Bench:
         return made
 
     def publisher(self, connector: SinkConnector, *, resume: bool = False) -> Publisher:
-        return make_publisher(
+        # A process that is gone holds nothing any more.
+        self.close()
+        self._made = make_publisher(
             self.sink(connector), self.results, None, run="r", resume=resume, tell=ignore, clock=self.clock
         )
+        self._made.begin()
+        return self._made
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
 
     def output(
         self, rows: list[dict[str, Any]], positions: list[int] | None = None, source: int = 0
@@ -82,12 +92,15 @@ class Bench:
         return [self.output([{"n": v, "s": str(v)} for v in values])] if values else []
 
     def listing(self) -> list[str]:
-        return sorted(os.listdir(self.folder))
+        """Name what readers of the folder see."""
+        return sorted(name for name in os.listdir(self.folder) if not name.startswith("."))
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
 
 
 def values(table: pa.Table) -> list[int]:
@@ -187,17 +200,50 @@ def test_a_run_taken_up_again_goes_on_where_the_files_end(bench: Bench) -> None:
     assert values(second.table()) == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_file_without_contents_is_not_published(bench: Bench) -> None:
+    connector = rr.parquet(bench.folder, roll=0)
+    outputs = [bench.numbers(batch) for batch in range(3)]
+    first = bench.files(connector)
+    for batch in range(3):
+        first.publish(batch, outputs[batch])
+    for batch in (1, 2):
+        os.truncate(bench.folder / f"part-{batch:010d}-{batch:010d}.parquet", 0)
+    assert values(first.table()) == [0]
+
+    second = bench.files(connector, resume=True)
+    assert (second.published, len(bench.listing())) == (0, 1)
+    for batch in range(3):
+        second.take_up(batch, outputs[batch])
+    assert values(second.table()) == [0, 1, 2]
+
+
+def test_a_database_that_gets_batches_on_record_again_has_them_once(bench: Bench, tmp_path: Path) -> None:
+    connector = rr.to_sqlite(tmp_path / "out.db", "t")
+    outputs = [bench.numbers(batch) for batch in range(4)]
+    first = bench.publisher(connector)
+    for batch in range(3):
+        first.publish(batch, outputs[batch])
+
+    second = bench.publisher(connector, resume=True)
+    for batch in range(3):
+        second.take_up(batch, outputs[batch])
+    for batch in range(4):
+        second.publish(batch, outputs[batch])
+
+    assert values(second.table()) == [0, 1, 2, 3]
+
+
 def test_half_a_file_is_never_seen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     connector = rr.parquet(bench.folder, roll=0)
     publisher = bench.files(connector)
     seen: list[list[str]] = []
 
-    def dies_half_way(table: pa.Table, path: Path) -> None:
+    def dies_half_way(table: pa.Table, path: Path, sink: FileSink) -> None:
         path.write_bytes(b"PAR1 and then")
         seen.append(bench.listing())
         raise OSError("the lights went out")
 
-    monkeypatch.setitem(sinks._WRITERS, "parquet", dies_half_way)
+    monkeypatch.setattr(sinks, "write_table", dies_half_way)
     with pytest.raises(OSError, match="the lights went out"):
         publisher.publish(0, bench.numbers(1))
     monkeypatch.undo()
@@ -276,21 +322,55 @@ def test_every_type_can_be_read_back(tmp_path: Path, make: Any) -> None:
     assert publisher.table().schema.equals(WIDE)
 
 
-NO_NUMBER = pytest.mark.xfail(
-    reason="Arrow's JSON reader takes no text, such as NaN, for a number", strict=True
-)
-
-
-@pytest.mark.parametrize("make", [rr.parquet, rr.csv, pytest.param(rr.json, marks=NO_NUMBER)])
+@pytest.mark.parametrize("make", [rr.parquet, rr.csv, rr.json])
 def test_nan_and_infinities_can_be_read_back(tmp_path: Path, make: Any) -> None:
-    bench = Bench(tmp_path, parse_schema("d double"))
+    bench = Bench(tmp_path, parse_schema('`a "b" \\ c` double, s string'))
     publisher = bench.files(make(bench.folder, roll=0))
+    numbers = [float("nan"), float("-inf"), None, float("inf"), 1.5]
 
-    publisher.publish(0, [bench.output([{"d": float("nan")}, {"d": float("-inf")}, {"d": None}])])
+    publisher.publish(0, [bench.output([{'a "b" \\ c': number, "s": "NaN"} for number in numbers])])
 
-    nan, *others = publisher.table().column("d").to_pylist()
+    nan, *others = publisher.table().column(0).to_pylist()
     assert nan != nan
-    assert others == [float("-inf"), None]
+    assert others == numbers[1:]
+    assert set(publisher.table().column("s").to_pylist()) == {"NaN"}
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "name"),
+    [
+        (rr.parquet, {"compression": "zstd"}, "part-0000000000-0000000000.parquet"),
+        (rr.json, {"compression": "gzip"}, "part-0000000000-0000000000.json.gz"),
+        (rr.csv, {"compression": "gzip", "sep": ";"}, "part-0000000000-0000000000.csv.gz"),
+        (rr.csv, {"header": False, "nullValue": "NULL", "sep": "\t"}, "part-0000000000-0000000000.csv"),
+        (rr.csv, {"quoteAll": True, "nullValue": "NULL"}, "part-0000000000-0000000000.csv"),
+    ],
+)
+def test_options_of_writers(tmp_path: Path, make: Any, options: dict[str, Any], name: str) -> None:
+    bench = Bench(tmp_path, WIDE)
+    publisher = bench.files(make(bench.folder, roll=0, **options))
+
+    publisher.publish(0, [bench.output(WIDE_ROWS)])
+
+    assert publisher.table().to_pylist() == WIDE_ROWS
+    assert bench.listing() == [name]
+    publisher.close()
+    assert bench.files(make(bench.folder, roll=0, **options), resume=True).published == 0
+
+
+def test_csv_is_written_as_it_was_asked_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, parse_schema("a int, b string"))
+    publisher = bench.files(rr.csv(bench.folder, roll=0, sep=";", nullValue="NULL"))
+    publisher.publish(0, [bench.output([{"a": 1, "b": 'x"y'}, {"a": None, "b": None}, {"a": 2, "b": ""}])])
+    (name,) = bench.listing()
+    assert (bench.folder / name).read_text() == '"a";"b"\n1;"x""y"\nNULL;NULL\n2;""\n'
+    for make, options, problem in (
+        (rr.csv, {"delimiter": ";"}, "it is called sep="),
+        (rr.json, {"sep": ";"}, r"json\(...\) has no option 'sep': There are compression"),
+        (rr.csv, {"compression": "zstd"}, r"csv\(compression=...\) is one of none, gzip, got 'zstd'"),
+    ):
+        with pytest.raises(GraphError, match=problem):
+            make("out", **options)
 
 
 def test_publishing_and_reading_from_two_threads_loses_nothing(bench: Bench) -> None:
@@ -338,6 +418,32 @@ def test_a_callback_gets_every_batch_with_its_number(bench: Bench) -> None:
         publisher.table()
 
 
+def test_files_without_contents_are_written_again_wherever_they_are(bench: Bench) -> None:
+    connector = rr.parquet(bench.folder, roll="1000s")
+    outputs = {batch: bench.numbers(batch) for batch in range(5)}
+    publisher = bench.files(connector)
+    for batch in range(5):
+        publisher.publish(batch, outputs[batch])
+        if batch != 1:
+            publisher.flush()
+    names = [f"part-{first:010d}-{last:010d}.parquet" for first, last in ((0, 0), (1, 2), (3, 3), (4, 4))]
+    assert bench.listing() == names
+    for name in names[1:3]:
+        (bench.folder / name).write_bytes(b"")
+
+    # It is killed before the results come again, and then all but one are at hand.
+    assert not bench.files(connector, resume=True).has(2)
+    publisher = bench.files(connector, resume=True)
+    assert [publisher.has(batch) for batch in range(6)] == [True, False, False, False, True, False]
+    for batch in (0, 1, 3, 4):
+        publisher.take_up(batch, outputs[batch])
+        publisher.take_up(batch, outputs[batch])
+
+    assert values(publisher.table()) == [0, 1, 3, 4]
+    assert bench.listing() == [names[0], "part-0000000001-0000000001.parquet", *names[2:]]
+    assert publisher.published == 4
+
+
 def test_a_callback_that_fails_is_named_with_its_line_and_batch(bench: Bench) -> None:
     def fails(batch: int, table: pa.Table) -> None:
         raise KeyError("oops")
@@ -350,7 +456,9 @@ def test_a_callback_that_fails_is_named_with_its_line_and_batch(bench: Bench) ->
     with pytest.raises(OperatorError) as caught:
         publisher.publish(4, bench.numbers(1))
 
-    assert str(caught.value) == f"Sink 'out' ({sink.location}) failed on batch 4: KeyError: 'oops'"
+    said, line = str(caught.value).splitlines()
+    assert said == f"Sink 'out' ({sink.location}) failed on batch 4: KeyError: 'oops'"
+    assert line == f'    {__file__}:{fails.__code__.co_firstlineno + 1} in fails: raise KeyError("oops")'
     assert publisher.published == -1
 
 

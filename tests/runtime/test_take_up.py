@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.runtime.harness import EVENTS, Feed, read_parts, wait_until, whole
+from tests.runtime.harness import EVENTS, Feed, lines_of, read_parts, wait_until, whole
 
 import riprap as rr
 from riprap.apps.bargain import bargain
@@ -54,6 +54,33 @@ def test_with_more_cores_than_buckets(spark: SparkSession, feed: Feed, tmp_path:
 
     assert (run.layout.plans[0].buckets, run.layout.plans[0].tasks) == (2, 2)
     assert whole(read_parts(tmp_path / "found")).equals(feed.bargains)
+
+
+def test_stopped_in_good_order_it_goes_on_as_if_it_had_not_been(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    # It would take ten seconds, and is stopped long before.
+    paced = rr.files(feed.folder, rate=EVENTS / 10)
+    app = bargain(paced, rr.parquet(tmp_path / "found", roll=0))
+    with app.run(spark=spark, batch_rows=BATCH, runs=tmp_path / "runs") as run:
+        wait_until(lambda: run.progress().tuples_in >= BATCH or not run.running)
+        run.stop(resume=True)
+    assert [e["event"] for e in lines_of(run.folder / "events.jsonl")] == ["started", "stopped"]
+    stopped_at = run.progress().tuples_in
+    assert stopped_at < EVENTS
+    found = [seq for seq in feed.bargains["seq"].to_pylist() if seq < stopped_at]
+    assert whole(read_parts(tmp_path / "found"))["seq"].to_pylist() == found, "all that was computed is there"
+
+    # A start that is refused changes nothing about it, and says that it is there.
+    newest = tmp_path / "runs" / "bargain" / "latest"
+    with pytest.raises(rr.RunError, match=r"(?s)holds \d+ files.*take it up with folder='.*/bargain/latest'"):
+        app.run(spark=spark, runs=tmp_path / "runs")
+    assert newest.resolve() == run.folder
+
+    again = take_up(spark, feed.folder, tmp_path, newest)
+    assert whole(read_parts(tmp_path / "found")).equals(feed.bargains)
+    assert again.progress().tuples_in == EVENTS, "counted from the beginning"
+    assert again.progress().tuples_out == {"Sink": feed.bargains.num_rows}
 
 
 def test_with_another_number_of_tasks_after_hours(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:

@@ -6,26 +6,29 @@ import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from riprap.errors import FormatError, MissingPageError, PageSpaceError
-from riprap.state.pages import LEASE, Lease, PageStore, limit_for, page_root, sweep
+from riprap.errors import FormatError, MissingPageError, PageSpaceError, RunError
+from riprap.state.leases import Lease, is_alive, lock, sweep
+from riprap.state.pages import LEASE, PageStore, limit_for, page_root
 
 PAGE = pa.record_batch({"n": list(range(1000)), "s": ["x"] * 1000})
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> PageStore:
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    return PageStore(str(folder))
+    store = PageStore(str(tmp_path / "pages"))
+    store.make()
+    return store
 
 
 def test_a_page_comes_back_as_it_was_written(store: PageStore) -> None:
@@ -106,7 +109,9 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     if shutil.which("mount") is None:
         pytest.skip("there is no mount here")
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
     )
     if made.returncode:
         pytest.skip(f"no tmpfs may be mounted here: {made.stderr.decode().strip()}")
@@ -170,7 +175,7 @@ def test_the_limit_is_checked_against_the_free_space(tmp_path: Path) -> None:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from riprap.state.pages import Lease
+from riprap.state.leases import Lease
 held = Lease.take(Path(sys.argv[1]), Path(sys.argv[2]))
 print("held", flush=True)
 time.sleep(600)
@@ -197,10 +202,14 @@ def test_one_process_holds_a_folder_until_it_dies(tmp_path: Path) -> None:
     run.mkdir()
     owner = hold(home, run)
     try:
-        with pytest.raises(PageSpaceError, match="belongs to a run that is still alive"):
+        with pytest.raises(RunError, match=f"is alive: process {owner.pid} on "):
             Lease.take(home, run)
         assert sweep(tmp_path / "root", clock=lambda: 1e12) == []
-        assert json.loads((home / LEASE).read_text()) == {"run": str(run), "pid": owner.pid}
+        assert json.loads((home / LEASE).read_text()) == {
+            "run": str(run),
+            "pid": owner.pid,
+            "host": socket.gethostname(),
+        }
     finally:
         end(owner)
 
@@ -218,8 +227,9 @@ class DeadRun:
         self.run = tmp_path / "run"
         self.run.mkdir()
         Lease.take(self.home, self.run).release()
-        (self.home / "state").mkdir()
-        PageStore(str(self.home / "state")).write("one", PAGE)
+        state = PageStore(str(self.home / "state"))
+        state.make()
+        state.write("one", PAGE)
         self.died = max(p.stat().st_mtime for p in (self.home, self.home / "state"))
 
     def sweep(self, *, seconds_later: float) -> list[Path]:
@@ -234,6 +244,29 @@ def dead(tmp_path: Path) -> DeadRun:
 def test_a_run_that_crashed_just_now_may_be_taken_up_again(dead: DeadRun) -> None:
     assert dead.sweep(seconds_later=3000) == []
     assert PageStore(str(dead.home / "state")).read("one").equals(PAGE)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_sweep_or_a_look_is_in_nobodys_way(dead: DeadRun, removed: bool) -> None:
+    """Take a run up while others have its leases: one who looks, and a sweep that removes the page folder, or not."""
+    leases = [os.open(folder / LEASE, os.O_RDONLY) for folder in (dead.run, dead.home)]
+    assert lock(leases[0], shared=True)
+    assert lock(leases[1])
+
+    def let_go() -> None:
+        os.close(leases[0])
+        if removed:
+            shutil.rmtree(dead.home)
+        os.close(leases[1])
+
+    others = threading.Timer(0.1, let_go)
+    others.start()
+    lease = Lease.take(dead.home, dead.run)
+    others.join()
+
+    assert is_alive(dead.run)
+    assert json.loads((dead.home / LEASE).read_text())["pid"] == os.getpid()
+    lease.release()
 
 
 def test_a_run_that_crashed_long_ago_is_removed(dead: DeadRun) -> None:
@@ -255,18 +288,27 @@ def test_a_run_that_ended_is_removed(dead: DeadRun) -> None:
 
 
 def test_a_run_whose_folder_is_gone_is_removed(dead: DeadRun) -> None:
-    dead.run.rmdir()
+    shutil.rmtree(dead.run)
 
     assert dead.sweep(seconds_later=1) == [dead.home]
 
 
 def test_a_folder_without_a_readable_lease_waits_as_a_crash_does(dead: DeadRun) -> None:
     (dead.home / LEASE).write_text("{")
-    bare = dead.root / "just made"
-    bare.mkdir()
 
     assert dead.sweep(seconds_later=1000) == []
-    assert dead.sweep(seconds_later=9000) == [dead.home, bare]
+    assert dead.sweep(seconds_later=9000) == [dead.home]
+
+
+def test_what_has_no_lease_of_ours_is_not_swept(dead: DeadRun) -> None:
+    bare = dead.root / "just made"
+    bare.mkdir()
+    (bare / "kept").touch()
+    (dead.root / "link").symlink_to(dead.home)
+    (bare / LEASE).symlink_to(dead.home / LEASE)
+
+    assert dead.sweep(seconds_later=9000) == [dead.home]
+    assert (bare / "kept").exists()
 
 
 def test_sweeping_passes_over_files_and_no_root(dead: DeadRun, tmp_path: Path) -> None:

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from riprap.errors import FormatError
+from riprap.state.saving import checking, put_in_place
 
 FORMAT = "riprap-quarantine/1"
+_REMEDY = "Remove it, and the other records of the quarantine can be read"
 # Of a record that is too long, so much is kept.
 KEPT_BYTES = 4096
 _NAME = re.compile(r"(\d{8,})-(\d+)\.jsonl")
@@ -57,7 +59,7 @@ def write_quarantine(folder: Path, number: int, bad: Sequence[BadRecord]) -> Non
         for each in bad:
             line = {"position": dict(each.position), "reason": each.reason, "size": each.size}
             file.write(json.dumps(line | _written(each.record)) + "\n")
-    temporary.rename(folder / f"{number:08d}-{len(bad)}.jsonl")
+    put_in_place(temporary, folder / f"{number:08d}-{len(bad)}.jsonl")
 
 
 def count_quarantined(folder: Path) -> int:
@@ -69,9 +71,13 @@ def read_quarantine(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the lines of a quarantine, in the order of the segments."""
     for path, _, _ in _files(folder):
         with path.open(encoding="utf-8") as file:
-            if json.loads(next(file, "null")) != {"format": FORMAT}:
-                raise FormatError(f"{path} is not of format {FORMAT}")
-            yield from map(json.loads, file)
+            with checking(path, _REMEDY):
+                if json.loads(next(file, "null")) != {"format": FORMAT}:
+                    raise FormatError(f"{path} is not of format {FORMAT}. {_REMEDY}")
+            for text in file:
+                with checking(path, _REMEDY):
+                    line: dict[str, Any] = dict(json.loads(text))
+                yield line
 
 
 def _written(record: bytes) -> dict[str, str]:

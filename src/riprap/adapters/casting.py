@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.adapters.cells import failing, not_a
+from riprap.expressions.cells import failing, not_a
 
 
 @dataclass(frozen=True, slots=True)

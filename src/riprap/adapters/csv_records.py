@@ -1,6 +1,9 @@
 """Turn CSV records into rows with Arrow's reader, and say of each record it does not take what is wrong.
 
-An empty field is null, and a quoted empty field is the empty string.
+An empty field is null, and so is one that a notation says means null; a quoted empty field is the empty string.
+
+Arrow reads integers, numbers and dates at once. Where it fails, or would read more than Spark does (``0x1F``), cells
+are read as text and converted as :mod:`riprap.expressions.cells` says, which decides what a cell is.
 """
 
 from __future__ import annotations
@@ -11,65 +14,99 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from riprap.adapters.cells import not_a, unreadable
-from riprap.adapters.framing import SEVERAL, UNCLOSED, Block, Bytes, Places, count_fields
+from riprap.adapters.cutting import has_hexadecimal
+from riprap.adapters.framing import Block, Bytes, Places, bad_quote, count_fields, unescape
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 from riprap.errors import RunError
+from riprap.expressions.cells import converted, not_a, unreadable
+from riprap.graph.connectors.notation import PLAIN, Notation
 
 _READ_BYTES = 1 << 20
 _BOM = (0xEF, 0xBB, 0xBF)
 
 
 def read_csv_records(
-    block: Block, chosen: Places, schema: pa.Schema, header: Sequence[str], *, threads: bool
+    block: Block,
+    chosen: Places,
+    schema: pa.Schema,
+    header: Sequence[str],
+    *,
+    notation: Notation,
+    threads: bool,
 ) -> Salvaged:
     """Read some records of a block, whose fields the header names."""
     for field in schema:
         if pa.types.is_nested(field.type):
             raise RunError(f"a CSV record cannot hold column '{field.name}': it is a list. Use JSON")
-    reader = _Reader(block, schema, header, threads)
+    reader = _Reader(unescape(block, notation), schema, header, notation, threads)
     into = Salvaged()
     salvage(chosen, reader.read, reader.screen, at_most=len(block), into=into)
     return into
 
 
-def header_fields(record: bytes) -> list[str]:
+def header_fields(record: bytes, notation: Notation = PLAIN) -> list[str]:
     """Return the fields of a header.
 
     >>> header_fields(b'a,"b, c",')
     ['a', 'b, c', '']
     """
     data = np.frombuffer(record, np.uint8)
-    count = int(count_fields(data, np.array([0]), np.array([len(data)]))[0])
+    whole = Block(
+        data=data,
+        starts=np.array([0]),
+        ends=np.array([len(data)]),
+        first=0,
+        byte=0,
+        faults={},
+        multiline=True,
+    )
+    block = unescape(whole, notation)
+    count = int(count_fields(block.data, block.starts, block.ends, notation)[0])
     table = pa.csv.read_csv(
-        pa.py_buffer(_guarded(data)),
+        pa.py_buffer(_guarded(text_of(block, np.array([0])))),
         read_options=pa.csv.ReadOptions(
             column_names=[str(i) for i in range(count)], use_threads=False, block_size=len(data) + 4
         ),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        parse_options=_parse_options(notation, multiline=True),
         convert_options=pa.csv.ConvertOptions(column_types={str(i): pa.string() for i in range(count)}),
     )
     return [column[0].as_py() for column in table.columns]
 
 
 class _Reader:
-    def __init__(self, block: Block, schema: pa.Schema, header: Sequence[str], threads: bool) -> None:
+    def __init__(
+        self, block: Block, schema: pa.Schema, header: Sequence[str], notation: Notation, threads: bool
+    ) -> None:
         self._block, self._schema, self._fields, self._threads = block, schema, len(header), threads
+        self._notation = notation
         # Names that nobody asks for may be there twice.
         self._names = [name if name in schema.names else f"\0{i}" for i, name in enumerate(header)]
         self._longest = int((block.ends - block.starts).max(initial=0))
+        self._ways = _ways(schema, hexadecimal=has_hexadecimal(block.data))
 
     def read(self, chosen: Places) -> pa.Table:
-        table = self._parse(chosen, {f.name: f.type for f in self._schema})
+        for types in self._ways[:-1]:
+            try:
+                return self._typed(self._parse(chosen, types))
+            except pa.ArrowInvalid:
+                # It may be a way to write a value that Arrow does not know.
+                pass
+        return self._typed(self._parse(chosen, self._ways[-1]))
+
+    def _typed(self, table: pa.Table) -> pa.Table:
+        columns = []
         for field in self._schema:
-            if not field.nullable and table.column(field.name).null_count:
+            column = table.column(field.name)
+            if not field.nullable and column.null_count:
                 raise pa.ArrowInvalid(f"column '{field.name}' has nulls")
-        return table.cast(self._schema)
+            text = pa.types.is_string(column.type)
+            columns.append(converted(column, field.type) if text else column.cast(field.type))
+        return pa.table(columns, schema=self._schema)
 
     def screen(self, chosen: Places) -> dict[int, str]:
         """Say what is wrong with records."""
         block = self._block
-        counts = count_fields(block.data, block.starts[chosen], block.ends[chosen])
+        counts = count_fields(block.data, block.starts[chosen], block.ends[chosen], self._notation)
         wrong = counts != self._fields
         bad = {
             int(index): _miscounted(int(count), self._fields)
@@ -96,19 +133,42 @@ class _Reader:
                 use_threads=self._threads,
                 block_size=max(_READ_BYTES, self._longest + 4),
             ),
-            # It costs Arrow a second look at every byte.
-            parse_options=pa.csv.ParseOptions(newlines_in_values=self._block.multiline),
+            parse_options=_parse_options(self._notation, multiline=self._block.multiline),
             convert_options=pa.csv.ConvertOptions(
                 column_types=types,
                 include_columns=self._schema.names,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
-                null_values=[""],
+                null_values=["", *self._notation.nulls],
             ),
         )
         if table.num_rows != len(chosen):
             raise pa.ArrowInvalid(f"{table.num_rows} rows in {len(chosen)} records")
         return table
+
+
+def _ways(schema: pa.Schema, *, hexadecimal: bool) -> list[dict[str, pa.DataType]]:
+    """Return the types to have Arrow read for those of a schema, the quickest way first, and as text in the end."""
+    at_once = {f.name: f.type for f in schema}
+    as_text = {f.name: pa.string() for f in schema if not pa.types.is_binary(f.type)}
+    if hexadecimal and any(pa.types.is_integer(f.type) for f in schema):
+        return [at_once | as_text]
+    ways = [at_once]
+    zoned = [f for f in schema if pa.types.is_timestamp(f.type) and f.type.tz is not None]
+    if zoned:
+        # Arrow wants either all times of a column with a zone, or all without.
+        ways.append(at_once | {f.name: pa.timestamp(f.type.unit) for f in zoned})
+        ways.append(at_once | {f.name: pa.string() for f in zoned})
+    return [*ways, at_once | as_text]
+
+
+def _parse_options(notation: Notation, *, multiline: bool) -> pa.csv.ParseOptions:
+    return pa.csv.ParseOptions(
+        delimiter=notation.sep,
+        quote_char=notation.quote or False,
+        # It costs Arrow a second look at every byte.
+        newlines_in_values=multiline,
+    )
 
 
 def _guarded(text: Bytes) -> Bytes | bytes:
@@ -117,11 +177,7 @@ def _guarded(text: Bytes) -> Bytes | bytes:
 
 
 def _miscounted(count: int, wanted: int) -> str:
-    if count == UNCLOSED:
-        return "a quote is opened and not closed"
-    if count == SEVERAL:
-        return "more than one record"
-    return f"{count} field{'s' if count != 1 else ''}, not {wanted}"
+    return bad_quote(count) if count < 0 else f"{count} field{'s' if count != 1 else ''}, not {wanted}"
 
 
 def _text(cell: pa.Scalar) -> str | bytes:

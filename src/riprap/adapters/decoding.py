@@ -13,13 +13,23 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from riprap.adapters.cells import failing
 from riprap.adapters.csv_records import read_csv_records
-from riprap.adapters.framing import UNCLOSED, Block, Bytes, Fault, Places, count_fields, too_long
+from riprap.adapters.framing import (
+    Block,
+    Bytes,
+    Fault,
+    Places,
+    bad_quote,
+    count_fields,
+    too_long,
+    unescape,
+)
 from riprap.adapters.json_records import read_json_records, undecodable
 from riprap.adapters.salvage import Salvaged, join
 from riprap.errors import RunError
+from riprap.expressions.cells import failing
 from riprap.graph.connectors.checks import TEXT_COLUMNS
+from riprap.graph.connectors.notation import PLAIN, Notation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +46,22 @@ def decode(
     format: str,
     schema: pa.Schema,
     *,
+    notation: Notation = PLAIN,
     header: Sequence[str] | None = None,
     file: str | None = None,
     threads: bool = True,
 ) -> Decoded:
     """Read the records of a block, which are "csv", "json" or "text".
 
-    ``header`` names the fields of CSV records; without it they are the columns of the schema. ``file`` is what the
-    column of that name holds for lines of text.
+    ``header`` names the fields of CSV records, which are in a notation; without it they are the columns of the schema.
+    ``file`` is what the column of that name holds for lines of text.
     """
     chosen = np.arange(len(block))
     if block.faults:
         chosen = np.delete(chosen, list(block.faults))
     if format == "csv":
         named = schema.names if header is None else header
-        found = read_csv_records(block, chosen, schema, named, threads=threads)
+        found = read_csv_records(block, chosen, schema, named, notation=notation, threads=threads)
     elif format == "json":
         found = read_json_records(block, chosen, schema, threads=threads)
     elif format == "text":
@@ -66,13 +77,20 @@ def decode(
 
 
 def decode_messages(
-    values: pa.Array, format: str, schema: pa.Schema, *, limit: int, threads: bool = False
+    values: pa.Array,
+    format: str,
+    schema: pa.Schema,
+    *,
+    limit: int,
+    notation: Notation = PLAIN,
+    threads: bool = False,
 ) -> Decoded:
     """Read messages, each of which is one record. A line of text has no file and no number here."""
-    return decode(_message_block(values, format, schema, limit), format, schema, threads=threads)
+    block = _message_block(values, format, limit, notation)
+    return decode(block, format, schema, notation=notation, threads=threads)
 
 
-def _message_block(values: pa.Array, format: str, schema: pa.Schema, limit: int) -> Block:
+def _message_block(values: pa.Array, format: str, limit: int, notation: Notation) -> Block:
     """Put messages into a block, a line each."""
     values = values.cast(pa.large_binary())
     _, offset_buffer, data_buffer = values.buffers()
@@ -88,10 +106,6 @@ def _message_block(values: pa.Array, format: str, schema: pa.Schema, limit: int)
     starts, ends = places[:-1], places[1:] - 1
     if format == "csv":
         _trim_breaks(joined, starts, ends)
-        counts = count_fields(joined, starts, ends)
-        for i in np.flatnonzero(counts < 0):
-            reason = "a quote is opened and not closed" if counts[i] == UNCLOSED else "more than one record"
-            faults.setdefault(int(i), Fault(reason=reason, size=int(sizes[i])))
     elif format == "json":
         _flatten(joined, starts, ends)
     if format != "text":
@@ -99,9 +113,15 @@ def _message_block(values: pa.Array, format: str, schema: pa.Schema, limit: int)
             faults[int(i)] = Fault(reason="empty", size=int(sizes[i]))
     for i in np.flatnonzero(missing):
         faults[int(i)] = Fault(reason="a message without a value", size=0)
-    return Block(
+    block = Block(
         data=joined, starts=starts, ends=ends, first=0, byte=0, faults=faults, multiline=format != "json"
     )
+    if format == "csv":
+        plain = unescape(block, notation)
+        counts = count_fields(plain.data, plain.starts, plain.ends, notation)
+        for i in np.flatnonzero(counts < 0):
+            faults.setdefault(int(i), Fault(reason=bad_quote(int(counts[i])), size=int(sizes[i])))
+    return block
 
 
 def _read_lines(block: Block, chosen: Places, schema: pa.Schema, file: str | None) -> Salvaged:

@@ -1,30 +1,32 @@
-"""Cut a stream of bytes into records: lines of text, or CSV records with the line breaks inside their quotes.
+"""Cut a stream of bytes into records: lines of text, or CSV records.
 
-The end of a CSV record is where Arrow's reader puts it. A quote opens a quoted part only as the first byte of a field;
-inside it, two quotes are one and line breaks are text; after it, the field goes on unquoted. ``\\n``, ``\\r\\n`` and
-``\\r`` end a record outside of quotes. Lines that are not CSV end with ``\\n`` or ``\\r\\n``.
+A CSV record is a line, which ends with ``\\n``, ``\\r\\n`` or ``\\r``; of a multiline notation it may hold line breaks
+inside quotes. A quote opens a quoted part only as the first byte of a field, and is text elsewhere. Inside, two quotes
+are one, and so is an escaped quote. What closes it is the end of the field: anything else after it makes the record
+bad. Lines that are not CSV end with ``\\n`` or ``\\r\\n``.
 
-A quote that is never closed would make one record of the rest of a file. So when a record is longer than the limit,
-or the stream ends inside a quote, its first line is a bad record and framing starts again on the next line.
+A bad quote costs its own line. Where records have several, a quote that is never closed would make one record of the
+rest of a file: so when a record is longer than the limit, the stream ends inside a quote, or text follows where the
+quote closes, its first line is a bad record and framing starts again on the next line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.adapters import cutting
 from riprap.adapters.bad_records import KEPT_BYTES
+from riprap.adapters.cutting import GOES_ON, SEVERAL, UNCLOSED
+from riprap.graph.connectors.notation import Notation
 
 BLOCK_BYTES = 8 << 20
-UNCLOSED, SEVERAL = -1, -2
 _BOM = b"\xef\xbb\xbf"
-_FINE, _TOO_LONG, _OPEN = 0, 1, 2
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
@@ -50,7 +52,8 @@ class Block:
 
     ``first`` is the number of its first record in the stream, counted from 0, and ``byte`` the place in the stream of
     ``data[0]``. ``faults`` are the records not to be read, by their index; of one that did not fit into memory, the
-    data has the beginning. Where ``multiline`` is false, no record holds a line break.
+    data has the beginning. Where ``multiline`` is false, no record holds a line break. Between records there may be
+    empty lines, and where ``gaps`` is true comments.
     """
 
     data: Bytes
@@ -60,6 +63,7 @@ class Block:
     byte: int
     faults: Mapping[int, Fault]
     multiline: bool
+    gaps: bool = False
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -77,28 +81,36 @@ def too_long(size: int, limit: int) -> Fault:
 
 
 def frame(
-    stream: Stream, *, quoted: bool, limit: int, blank: bool = False, block_bytes: int = BLOCK_BYTES
+    stream: Stream,
+    *,
+    limit: int,
+    csv: Notation | None = None,
+    blank: bool = False,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Generator[Block]:
-    """Cut a stream into blocks of whole records.
+    """Cut a stream into blocks of whole records: CSV in the notation given, otherwise lines.
 
-    ``quoted`` is for CSV. A line without bytes is a record only if ``blank``; if it is not, and outside of CSV, so is
-    one of white space. No record longer than ``limit`` bytes is held in memory, but for what a block reads.
+    A line without bytes is a record only if ``blank``; if it is not, and outside of CSV, so is one of white space. No
+    record longer than ``limit`` bytes is held in memory, but for what a block reads.
     """
-    source, scratch = _Source(stream, block_bytes, breaks=b"\n\r" if quoted else b"\n"), _Scratch()
+    source, scratch = _Source(stream, block_bytes, breaks=b"\n\r" if csv else b"\n"), _Scratch(csv)
+    comment = ord(csv.comment) if csv is not None and csv.comment is not None else -1
     first, ended = 0, False
     data = np.frombuffer(source.begin(), np.uint8)
     while not ended:
         data, ended = source.more(data)
-        starts, ends, flags, used, multiline = scratch.cut(data, quoted, blank, limit, ended)
+        starts, ends, flags, used, multiline, gaps = scratch.cut(data, blank, limit, ended)
         faults = {
-            int(i): _fault(int(flags[i]), int(ends[i] - starts[i]), limit) for i in np.flatnonzero(flags)
+            int(i): _fault(int(flags[i]), int(ends[i] - starts[i]), limit, across=scratch.across)
+            for i in np.flatnonzero(flags)
         }
         byte = source.byte - len(data)
         if len(data) - used > max(limit + 1, KEPT_BYTES) and not ended:
             # One line, its end not in sight.
             size, rest = source.skip_line(len(data) - used, int(data[-1]))
-            faults[len(starts)] = too_long(size, limit)
-            starts, ends = np.append(starts, used), np.append(ends, used + KEPT_BYTES)
+            if data[used] != comment:
+                faults[len(starts)] = too_long(size, limit)
+                starts, ends = np.append(starts, used), np.append(ends, used + KEPT_BYTES)
             data, following = data[: used + KEPT_BYTES], rest
         else:
             following = data[used:]
@@ -111,15 +123,43 @@ def frame(
                 byte=byte,
                 faults=faults,
                 multiline=multiline,
+                gaps=gaps,
             )
             first += len(starts)
         data = following
 
 
-def count_fields(data: Bytes, starts: Places, ends: Places) -> Places:
-    """Count the fields of CSV records; ``UNCLOSED`` or ``SEVERAL`` for what is not one record."""
-    counts: Places = _count_fields(data, starts, ends)
+def count_fields(data: Bytes, starts: Places, ends: Places, csv: Notation) -> Places:
+    """Count the fields of CSV records, unescaped ones; ``UNCLOSED``, ``SEVERAL`` or ``GOES_ON`` for what is not one."""
+    sep, quote, _, _ = _bytes_of(csv)
+    counts: Places = cutting.count_fields(data, starts, ends, sep, quote)
     return counts
+
+
+def bad_quote(count: int) -> str:
+    """Say what is wrong with what is not one record.
+
+    >>> bad_quote(SEVERAL)
+    'more than one record'
+    """
+    return {
+        UNCLOSED: "a quote is opened and not closed",
+        SEVERAL: "more than one record",
+        GOES_ON: "text after a closing quote",
+    }[count]
+
+
+def unescape(block: Block, csv: Notation) -> Block:
+    """Return a block with two quotes for each escaped one, and one escape for two, as is done inside of quotes only."""
+    _, quote, escape, _ = _bytes_of(csv)
+    if escape < 0 or not np.any(block.data == escape):
+        return block
+    data = np.empty(int((block.ends - block.starts).sum()) + len(block), np.uint8)
+    starts, ends = np.empty_like(block.starts), np.empty_like(block.ends)
+    cutting.unescape(
+        block.data, block.starts, block.ends, _bytes_of(csv)[0], quote, escape, data, starts, ends
+    )
+    return replace(block, data=data, starts=starts, ends=ends, gaps=False)
 
 
 class _Source:
@@ -179,15 +219,18 @@ class _Source:
 class _Scratch:
     """Room for the places of the records of a block, used again for the next: fresh memory costs more than cutting."""
 
-    def __init__(self) -> None:
+    def __init__(self, csv: Notation | None) -> None:
         self._room = 0
+        self._quoted, self.across = csv is not None, csv is not None and csv.multiline
+        self._bytes = (-1, -1, -1, -1) if csv is None else _bytes_of(csv)
 
     def cut(
-        self, data: Bytes, quoted: bool, blank: bool, limit: int, final: bool
-    ) -> tuple[Places, Places, Bytes, int, bool]:
+        self, data: Bytes, blank: bool, limit: int, final: bool
+    ) -> tuple[Places, Places, Bytes, int, bool, bool]:
         """Find the records in some bytes.
 
-        Return their starts, ends and flags, how many bytes they use up, and whether one may hold a line break.
+        Return their starts, ends and flags, how many bytes they use up, whether one may hold a line break, and whether
+        there are comments between them.
         """
         most = len(data) + 1 if blank else len(data) // 2 + 1
         if most > self._room:
@@ -195,146 +238,36 @@ class _Scratch:
             self._starts, self._ends = np.empty(most, np.int64), np.empty(most, np.int64)
             self._flags = np.empty(most, np.uint8)
         words = data[: len(data) // 8 * 8].view(np.uint64)
-        count, used, multiline = _cut(
-            data, words, quoted, blank, limit, final, self._starts, self._ends, self._flags
+        places = self._starts, self._ends, self._flags
+        count, used, multiline, gaps = cutting.cut(
+            data, words, self._quoted, self.across, *self._bytes, blank, limit, final, *places
         )
-        return self._starts[:count].copy(), self._ends[:count].copy(), self._flags[:count], used, multiline
+        return (
+            self._starts[:count].copy(),
+            self._ends[:count].copy(),
+            self._flags[:count],
+            used,
+            multiline,
+            gaps,
+        )
 
 
-def _fault(flag: int, size: int, limit: int) -> Fault:
-    if flag == _TOO_LONG:
+def _bytes_of(csv: Notation) -> tuple[int, int, int, int]:
+    """Return separator, quote, escape and comment as bytes, -1 for what there is not."""
+    marks = (csv.sep, csv.quote, csv.escape, csv.comment)
+    sep, quote, escape, comment = (-1 if mark is None else ord(mark) for mark in marks)
+    return sep, quote, escape, comment
+
+
+def _fault(flag: int, size: int, limit: int, *, across: bool) -> Fault:
+    if flag == cutting.TOO_LONG:
         return too_long(size, limit)
-    return Fault(reason=f"a quote is opened, and not closed within the {limit:,} bytes allowed", size=size)
-
-
-_QUOTE, _COMMA, _LF, _CR = ord('"'), ord(","), ord("\n"), ord("\r")
-_SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_LFS, _CRS, _QUOTES = (np.uint64(0x0101010101010101 * c) for c in (_LF, _CR, _QUOTE))
-_NUMBERS = np.uint64(0x0001020304050607)
-_ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
-
-
-@numba.njit(cache=True, inline="always")
-def _equal(word, pattern):  # type: ignore[no-untyped-def]
-    """Set the top bit of each byte of a word that is the byte of the pattern."""
-    other = word ^ pattern
-    return ~(((other & _SEVENS) + _SEVENS) | other | _SEVENS)
-
-
-@numba.njit(cache=True)
-def _is_space(data, start, end):  # type: ignore[no-untyped-def]
-    while start < end and (data[start] == 32 or data[start] == 9 or data[start] == _CR):
-        start += 1
-    return start == end
-
-
-@numba.njit(cache=True, nogil=True)
-def _cut(data, words, quoted, blank, limit, final, starts, ends, flags):  # type: ignore[no-untyped-def]
-    """Find records; return how many there are, where the bytes begin that are left, and if there are inner breaks.
-
-    Eight bytes are looked at together, and only line breaks and quotes one by one.
-    """
-    size, whole = len(data), len(words)
-    count = start = resume = word_number = 0
-    opened, closed, broken = (
-        False,
-        -2,
-        -1,
-    )  # inside quotes; the last closing quote; the first break inside quotes
-    multiline = False
-    while True:
-        failed = False
-        while word_number <= whole and not failed:
-            if word_number < whole:
-                word = words[word_number]
-            else:
-                word = np.uint64(0)
-                for place in range(size - 1, whole * 8 - 1, -1):
-                    word = (word << np.uint64(8)) | np.uint64(data[place])
-            marks = _equal(word, _LFS)
-            if quoted:
-                marks |= _equal(word, _CRS) | _equal(word, _QUOTES)
-            while marks:
-                lowest = marks & (~marks + _ONE)
-                marks ^= lowest
-                place = word_number * 8 + int(((lowest >> _SEVEN) * _NUMBERS) >> _TOP)
-                if place < resume:
-                    continue
-                byte = data[place]
-                if opened:
-                    if byte == _QUOTE:
-                        opened, closed = False, place
-                    elif broken < 0:
-                        broken, multiline = place, True
-                    failed = place - start > limit and broken >= 0
-                elif byte == _QUOTE:
-                    # Right after a closing quote it is the second of two, which stand for one.
-                    opened = place == start or data[place - 1] == _COMMA or closed == place - 1
-                else:
-                    end = place
-                    if not quoted and end > start and data[end - 1] == _CR:
-                        end -= 1
-                    failed = end - start > limit and broken >= 0
-                    if not failed:
-                        if (
-                            end - start > limit
-                            or blank
-                            or (
-                                end > start
-                                and (quoted or data[start] > 32 or not _is_space(data, start, end))
-                            )
-                        ):
-                            starts[count], ends[count] = start, end
-                            flags[count] = _TOO_LONG if end - start > limit else _FINE
-                            count += 1
-                        start, broken = place + 1, -1
-                if failed:
-                    break
-            word_number += 1
-        left = size - start
-        if failed or (broken >= 0 and (left > limit + 1 or (final and (opened or left > limit)))):
-            starts[count], ends[count] = start, broken
-            flags[count] = _TOO_LONG if broken - start > limit else _OPEN
-            count += 1
-            start = resume = broken + 1
-            word_number = resume >> 3
-            opened, closed, broken = False, -2, -1
-        else:
-            break
-    if final and start < size:
-        if left > limit or opened or blank or quoted or not _is_space(data, start, size):
-            starts[count], ends[count] = start, size
-            flags[count] = _TOO_LONG if left > limit else (_OPEN if opened else _FINE)
-            count += 1
-        start = size
-    return count, start, multiline
-
-
-@numba.njit(cache=True, nogil=True)
-def _count_fields(data, starts, ends):  # type: ignore[no-untyped-def]
-    counts = np.empty(len(starts), np.int64)
-    for record in range(len(starts)):
-        fields, begins, opened = 1, True, False
-        place, end = starts[record], ends[record]
-        while place < end:
-            byte = data[place]
-            if opened:
-                if byte == _QUOTE:
-                    if place + 1 < end and data[place + 1] == _QUOTE:
-                        place += 1
-                    else:
-                        opened = False
-            elif byte == _COMMA:
-                fields += 1
-                begins = True
-                place += 1
-                continue
-            elif byte == _QUOTE and begins:
-                opened = True
-            elif byte in (_LF, _CR):
-                fields = SEVERAL
-                break
-            begins = False
-            place += 1
-        counts[record] = UNCLOSED if opened else fields
-    return counts
+    if flag == cutting.TEXT_AFTER:
+        reason = bad_quote(GOES_ON)
+    elif flag == cutting.TEXT_AFTER_LATER:
+        reason = "a quote is opened and not closed: the next one, on another line, has text after it"
+    elif across:
+        reason = f"a quote is opened, and not closed within the {limit:,} bytes allowed"
+    else:
+        reason = "a quote is opened and not closed: line breaks inside quotes need multiLine=True"
+    return Fault(reason=reason, size=size)

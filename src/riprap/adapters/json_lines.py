@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 _ESCAPES = {"\\": "\\\\", '"': '\\"', **{chr(c): f"\\u{c:04x}" for c in range(0x20)}}
 
 
-def write_json(table: pa.Table, path: Path) -> None:
+def write_json(table: pa.Table, path: Path, compression: str | None = None) -> None:
     """Write a row a line. Null is null, NaN and infinities are strings, times are ISO 8601."""
-    with path.open("wb") as file:
+    with pa.output_stream(str(path), compression=compression) as file:
         for batch in table.to_batches(max_chunksize=50_000):
             file.write(json_bytes(batch))
 
@@ -26,17 +26,6 @@ def json_bytes(batch: pa.RecordBatch) -> memoryview:
         return memoryview(b"")
     ends = np.frombuffer(offsets, np.int64)
     return memoryview(data)[int(ends[lines.offset]) : int(ends[lines.offset + len(lines)])]
-
-
-def readable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in which Arrow's reader takes what was written: dates as text, to be cast afterwards."""
-    return pa.schema([f.with_type(_readable(f.type)) for f in schema])
-
-
-def _readable(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(kind):
-        return pa.list_(_readable(kind.value_type))
-    return pa.string() if pa.types.is_date(kind) else kind
 
 
 def json_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:

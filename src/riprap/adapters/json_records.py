@@ -19,15 +19,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from riprap.adapters.cells import failing, not_a, shown
 from riprap.adapters.framing import Block, Places
+from riprap.adapters.json_numbers import bare_numbers
 from riprap.adapters.salvage import Salvaged, salvage, text_of
+from riprap.expressions.cells import converted, failing, not_a, shown
 
 _READ_BYTES = 1 << 20
 # So many records are looked at in Python to find a bad one among them.
 _SCREENED = 512
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
-_TIME = re.compile(r"(?:[ T][0-9:.]+(?:Z|[+-][0-9:]+)?)?", re.ASCII)
+# The usual ways to write a time, which are quickly judged: others are read to find out.
+_USUAL_TIME = re.compile(
+    r"[\x00-\x20\x7f]*(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.\d*)?"
+    r"(?: *(?:Z|UTC|[+-](?:0\d|1[0-7]):[0-5]\d))?)?)?)?[\x00-\x20\x7f]*",
+    re.ASCII,
+)
+_DAY = re.compile(r"[\x00-\x20\x7f]*\d{4}-\d", re.ASCII)
+_UTC = pa.timestamp("us", "UTC")
 _NUMBERS = int | float | decimal.Decimal
 
 
@@ -49,7 +57,8 @@ def read_json_records(block: Block, chosen: Places, schema: pa.Schema, *, thread
 class _Reader:
     def __init__(self, block: Block, schema: pa.Schema, threads: bool) -> None:
         self._block, self._schema, self._threads = block, schema, threads
-        self._readable = pa.schema([pa.field(f.name, _readable(f.type)) for f in schema])
+        self._bare = False
+        self._readable = _readable(schema, times=True)
         self._longest = int((block.ends - block.starts).max(initial=0))
         # Made once: to ask Arrow for a type takes longer than to look at a value.
         self._checks = [(f.name, f.nullable, _check(f.type), f.type) for f in schema]
@@ -59,6 +68,20 @@ class _Reader:
         )
 
     def read(self, chosen: Places) -> pa.Table:
+        try:
+            return self._read(chosen)
+        except pa.ArrowInvalid:
+            if self._bare:
+                raise
+            self._bare = True
+            block = bare_numbers(self._block, self._schema)
+            as_text = _readable(self._schema, times=False)
+            if block is None and as_text == self._readable:
+                raise
+            self._block, self._readable = block or self._block, as_text
+            return self._read(chosen)
+
+    def _read(self, chosen: Places) -> pa.Table:
         table = pa.json.read_json(
             pa.py_buffer(text_of(self._block, chosen)),
             read_options=pa.json.ReadOptions(
@@ -73,7 +96,8 @@ class _Reader:
         for field in self._schema:
             if not field.nullable and table.column(field.name).null_count:
                 raise pa.ArrowInvalid(f"column '{field.name}' has nulls")
-        return table.select(self._schema.names).cast(self._schema)
+        columns = [_typed(table.column(field.name), field.type) for field in self._schema]
+        return pa.table(columns, schema=self._schema)
 
     def screen(self, chosen: Places) -> dict[int, str]:
         """Say what is wrong with records, of those where Python can tell."""
@@ -121,11 +145,27 @@ class _Object(tuple[tuple[str, Any], ...]):
     """The names and values of a JSON object."""
 
 
-def _readable(type: pa.DataType) -> pa.DataType:
-    """Return the type to read for another: dates are text that is cast afterwards."""
-    if pa.types.is_list(type):
-        return pa.list_(_readable(type.value_type))
-    return pa.string() if pa.types.is_date(type) else type
+def _readable(schema: pa.Schema, *, times: bool) -> pa.Schema:
+    """Return the types to read for those of a schema: dates, and times unless said, are text to be cast."""
+
+    def read_as(type: pa.DataType) -> pa.DataType:
+        if pa.types.is_list(type):
+            return pa.list_(read_as(type.value_type))
+        text = pa.types.is_date(type) or (pa.types.is_timestamp(type) and not times)
+        return pa.string() if text else type
+
+    return pa.schema([pa.field(f.name, read_as(f.type)) for f in schema])
+
+
+def _typed(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Cast what was read as text."""
+    if not pa.types.is_timestamp(_element(type)) or not pa.types.is_string(_element(column.type)):
+        return column.cast(type)
+    whole = column.combine_chunks()
+    if not pa.types.is_list(type):
+        return converted(whole, _UTC).cast(type)
+    values = converted(whole.values, _UTC).cast(type.value_type)
+    return pa.ListArray.from_arrays(whole.offsets, values, type=type, mask=whole.is_null())
 
 
 def _element(type: pa.DataType) -> pa.DataType:
@@ -154,9 +194,7 @@ def _check(type: pa.DataType) -> Callable[[Any], bool]:
     if pa.types.is_date(type):
         return lambda value: isinstance(value, str) and _is_date(value)
     if pa.types.is_timestamp(type):
-        return lambda value: (
-            isinstance(value, str) and _is_date(value[:10]) and _TIME.fullmatch(value, 10) is not None
-        )
+        return lambda value: isinstance(value, str) and _is_time(value)
     return lambda value: isinstance(value, str)
 
 
@@ -178,12 +216,28 @@ def _fits_decimal(value: int | str | float | decimal.Decimal, *, scale: int, who
 
 def _is_date(text: str) -> bool:
     match = _DATE.fullmatch(text)
-    if match is None:
-        return False
+    return match is not None and _is_day(*map(int, match.groups()))
+
+
+def _is_day(year: int, month: int, day: int) -> bool:
     try:
         # Arrow has a year 0, a leap year as 2000 is.
-        datetime.date(int(match[1]) or 2000, int(match[2]), int(match[3]))
+        datetime.date(year or 2000, month, day)
     except ValueError:
+        return False
+    return True
+
+
+def _is_time(text: str) -> bool:
+    usual = _USUAL_TIME.fullmatch(text)
+    if usual is not None:
+        year, month, day, hour, minute, second = (int(part or 0) for part in usual.groups())
+        return _is_day(year, month, day) and hour < 24 and minute < 60 and second < 60
+    if _DAY.match(text) is None:
+        return False
+    try:
+        converted(pa.array([text], pa.string()), _UTC)
+    except (pa.ArrowInvalid, UnicodeEncodeError):
         return False
     return True
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
@@ -18,11 +20,18 @@ from riprap.adapters.bad_records import KEPT_BYTES, BadRecord
 from riprap.adapters.csv_records import header_fields
 from riprap.adapters.decoding import Decoded, decode
 from riprap.adapters.framing import BLOCK_BYTES, Block, Stream, frame
+from riprap.adapters.recoding import recoded
 from riprap.errors import RunError
+from riprap.expressions.cells import shown
+from riprap.graph.connectors.notation import PLAIN, Notation
 
 ROWS = 250_000
 # A piece ends early when its bad records take so much memory.
 _BAD_BYTES, _BAD_OVERHEAD = 64 << 20, 256
+# What a line is that is no JSON.
+_NONE = object()
+_OPENED = re.compile(r"\s*[\[{]")
+_OBJECTS = re.compile(r"\s*\[\s*\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +48,24 @@ def parse_file(
     schema: pa.Schema,
     *,
     max_record_bytes: int,
+    notation: Notation = PLAIN,
     rows: int = ROWS,
     block_bytes: int = BLOCK_BYTES,
     threads: bool = True,
 ) -> Iterator[Parsed]:
-    """Parse a file ("csv" with a header, "json" or "text"), plain or compressed with gzip.
+    """Parse a file ("csv", "json" or "text"), plain or compressed with gzip.
 
     A piece has about ``rows`` rows. The same file gives the same pieces. A file that ends too early or is damaged
     gives all whole records before that, and then a RunError.
     """
     file, held = str(path), _Held(schema, rows)
+    headed = format == "csv" and notation.header
     names: Sequence[str] | None = None
     try:
         with _open(file) as stream:
             framed = frame(
-                stream,
-                quoted=format == "csv",
+                recoded(stream, notation.encoding, file),
+                csv=notation if format == "csv" else None,
                 blank=format == "text",
                 limit=max_record_bytes,
                 block_bytes=block_bytes,
@@ -63,12 +74,16 @@ def parse_file(
             small = os.path.getsize(file) <= block_bytes and not file.endswith(".gz")
             with closing(framed if small else _ahead(framed)) as blocks:
                 for block in blocks:
-                    if format == "csv" and names is None:
-                        names, block = _header(block, file, schema), _rest(block)
+                    if format == "json" and not block.first:
+                        _check_lines(block, file)
+                    if headed and names is None:
+                        names, block = _header(block, file, schema, notation), _rest(block)
                     if len(block):
-                        decoded = decode(block, format, schema, header=names, file=file, threads=threads)
+                        decoded = decode(
+                            block, format, schema, notation=notation, header=names, file=file, threads=threads
+                        )
                         # The header of a CSV file is its record 0.
-                        yield from held.add(decoded, block, file, counted_from=int(format != "csv"))
+                        yield from held.add(decoded, block, file, counted_from=int(not headed))
     except (EOFError, OSError, zlib.error) as error:
         yield from held.flush()
         raise RunError(f"{format} file {file} cannot be read to its end: {error}") from error
@@ -124,19 +139,59 @@ class _Held:
         self._rows = self._bytes = 0
 
 
-def _header(block: Block, file: str, schema: pa.Schema) -> list[str]:
-    """Return the names of the columns of a CSV file, which must have all that are wanted, once."""
+def _header(block: Block, file: str, schema: pa.Schema, notation: Notation) -> list[str]:
+    """Return the names of the columns of a CSV file, which must have all that are wanted, once.
+
+    Where no name is the very same, that of a column may differ in case, and have blanks around it.
+    """
     try:
         if 0 in block.faults:
             raise RunError(f"csv file {file} has no header: {block.faults[0].reason}")
-        names = header_fields(block.record(0))
+        names = header_fields(block.record(0), notation)
     except pa.ArrowInvalid as error:
         raise RunError(f"csv file {file} has no header that can be read: {error}") from error
+    plain = [name.strip().casefold() for name in names]
+    found = list(names)
     for name in schema.names:
-        if names.count(name) != 1:
-            problem = "more than one column" if name in names else "no column"
-            raise RunError(f"csv file {file} has {problem} '{name}': its header is {', '.join(names)}")
-    return names
+        places = [i for i, each in enumerate(names) if each == name]
+        places = places or [i for i, each in enumerate(plain) if each == name.strip().casefold()]
+        if len(places) != 1:
+            problem = f"more than one column '{name}'" if places else f"no column '{name}'"
+            raise RunError(
+                f"csv file {file} has {problem}: its header is {', '.join(names)}."
+                + (
+                    ""
+                    if places
+                    else " A file without a header is read with header=False, another separator with sep="
+                )
+            )
+        found[places[0]] = name
+    return found
+
+
+def _check_lines(block: Block, file: str) -> None:
+    """Refuse a JSON document that takes several lines, of which each would be a bad record, or is an array of objects.
+
+    One broken line at the beginning of good ones is a bad record as any other.
+    """
+    if block.faults.keys() & {0, 1}:
+        return
+    lines = [block.record(i).decode(errors="replace") for i in range(min(len(block), 2))]
+    several = len(lines) == 2 and _OPENED.match(lines[0]) is not None and _value(lines[0]) is _NONE
+    array = _OBJECTS.match(lines[0]) is not None
+    if (several or array) and not isinstance(_value(lines[-1]), dict):
+        raise RunError(
+            f"json file {file} begins with {shown(lines[0].strip())} and is one document, such as an array: "
+            "format='json' reads an object a line. To make such lines: jq -c '.[]' FILE for an array, jq -c . FILE for "
+            "objects that take several lines"
+        )
+
+
+def _value(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return _NONE
 
 
 def _rest(block: Block) -> Block:

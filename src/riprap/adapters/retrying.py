@@ -28,7 +28,7 @@ class Retry:
     """How long one connection has been gone, and what to do about it.
 
     ``what`` names the operator and the server, for the events and the error. ``patience`` is how many seconds it may be
-    gone before the run fails.
+    gone before the run fails, and ``option`` is how users say so.
     """
 
     def __init__(
@@ -37,12 +37,14 @@ class Retry:
         patience: float,
         tell: Tell,
         *,
+        option: str = "retry_for=",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._what = what
         self._patience = patience
         self._tell = tell
+        self._option = option
         self._clock = clock
         self._sleep = sleep
         self._since: float | None = None
@@ -57,7 +59,7 @@ class Retry:
         if gone >= self._patience:
             raise RunError(
                 f"{self._what}: {error}. Tried {self._tries} more times in {gone:.0f} s. Check that the server runs "
-                "and can be reached from here, and take the run up again; retry_for= says how long to try"
+                f"and can be reached from here, and take the run up again; {self._option} says how long to try"
             ) from error
         self._tries += 1
         wait = min(_FIRST_WAIT * 2 ** (self._tries - 1), _LONGEST_WAIT, self._patience - gone)

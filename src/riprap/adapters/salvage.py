@@ -62,9 +62,8 @@ def salvage(
 def text_of(block: Block, chosen: Places) -> Bytes:
     """Return the bytes of some records, with a line break after each."""
     first, last = int(chosen[0]), int(chosen[-1])
-    if last - first + 1 == len(chosen) and not (
-        block.faults and any(first <= i <= last for i in block.faults)
-    ):
+    whole = last - first + 1 == len(chosen) and not block.gaps
+    if whole and not (block.faults and any(first <= i <= last for i in block.faults)):
         return block.data[block.starts[first] : block.ends[last]]
     return join(block.data, block.starts[chosen], block.ends[chosen])[0]
 

@@ -104,6 +104,7 @@ class TcpFetcher:
             connector.format,
             connector.schema,
             limit=connector.max_record_bytes,
+            notation=connector.notation,
         )
         bad = {
             numbers[i]: self._bad(first + numbers[i], reason, self._kept(lines[i]), len(lines[i]))

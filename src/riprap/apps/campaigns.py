@@ -27,7 +27,8 @@ _OUTAGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _AVERAGE, _PEAK = 500.0, 2200.0
 _REAL_RATE = 456.0
 _REPLICATED = ("TradeFilter", "Aggregator", "VWAP")
-_FAILOVER = Crash(protection=Replicas(failover=2.0, group=_REPLICATED), memory="kept")
+# What is not in the group has no copy, and misses its input of the outage.
+_FAILOVER = Crash(protection=Replicas(failover=2.0, group=_REPLICATED), restart="live", memory="kept")
 
 MakeFeed = Callable[[Path, int], None]
 
@@ -109,7 +110,18 @@ _REAL = replace(
     interleave=5,
 )
 _REPLICAS = replace(
-    _REAL, models={"loss": Loss(), "failover": _FAILOVER}, targets=tuple((o,) for o in _REPLICATED)
+    _REAL,
+    models={"loss": Loss(), "failover": _FAILOVER},
+    targets=tuple((o,) for o in (*_REPLICATED, "Source", "TradeQuote")),
+)
+_PAPER_REPLICAS = replace(
+    _PAPER,
+    models=_REPLICAS.models,
+    targets=_REPLICAS.targets,
+    seconds=(2.0, 16.0),
+    rates={"peak": _PEAK},
+    stretch="source",
+    golden=30,
 )
 
 
@@ -159,6 +171,14 @@ CAMPAIGNS: Mapping[str, Mapping[str, BuiltInCampaign]] = {
             make=_market,
             amount=30_000,
             quick=_fewer_runs,
+        ),
+        "paper-replicas": BuiltInCampaign(
+            summary="the same where and on what the paper's campaign is, for outages of 2 and 16 s",
+            campaign=_PAPER_REPLICAS,
+            build=_bargain,
+            make=_market,
+            amount=5_000_000,
+            quick=_shorter_market,
         ),
     },
     "logwatch": {

@@ -12,6 +12,7 @@ import riprap as rr
 from riprap.apps.attacks import ATTACK_SCHEMA, FollowAttacks
 from riprap.apps.syslog import END_OF_LOG, LINE_SCHEMA, ReadSyslog
 from riprap.graph.connectors import SinkConnector, SourceConnector
+from riprap.graph.durations import Duration
 
 # What sshd says of a failed login itself, and what the old PAM, which has a name of its own in the log, says of it. The
 # new PAM speaks in sshd's name, just before sshd says the same: those lines do not count.
@@ -44,7 +45,7 @@ def logwatch(
     out: SinkConnector,
     *,
     attempts: int = 5,
-    window: str | float = "10m",
+    window: Duration = "10m",
     year: int | None = None,
     today: date | None = None,
     unreadable: SinkConnector | None = None,

@@ -10,9 +10,13 @@ from riprap.model import Checkpoints, Groups, OperatorProfile, Port, Profile, Re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltInModel:
-    """A profile that was published, with the configurations it was published with; the first is the usual one."""
+    """A profile that was published, with the configurations it was published with; the first is the usual one.
+
+    ``age`` is that of the checkpoints which are restored.
+    """
 
     profile: Profile
+    age: float
     configurations: Mapping[str, Technique]
     groups: tuple[tuple[str, ...], ...] = field(default=())
 
@@ -49,17 +53,18 @@ _PAPER = Profile(
         "Join": "BargainIndex",
     },
 )
-# The picture of configuration 2 is not in the text. Its words say that Aggregate restarts from nothing, and that
-# nothing comes out while an operator without a replica is down.
-_GROUPS = (("TradeFilter", "Aggregator", "VWAP"), ("QuoteFilter",))
+# A reading: the picture of configuration 2 is not in the text (docs/decisions/0013-models-leap.md).
+_GROUPS = (("Source", "TradeQuote"), ("TradeFilter", "Aggregator", "VWAP"))
+_AGE = 1.0
 
 PAPER: Mapping[str, BuiltInModel] = {
     "bargain": BuiltInModel(
         profile=_PAPER,
+        age=_AGE,
         groups=_GROUPS,
         configurations={
-            "checkpoint": Checkpoints(age=1.0),
-            "groups": Groups(_GROUPS, 1.0, Checkpoints(("BargainIndex",), age=1.0)),
+            "checkpoint": Checkpoints(age=_AGE),
+            "groups": Groups(_GROUPS, 1.0, Checkpoints(("BargainIndex",), age=_AGE)),
             "replication": Replication(),
         },
     )

@@ -122,9 +122,19 @@ def _publish(sink: Any, table: pa.Table, folder: Path) -> int:
     batches = in_batches(table)
     connector = sink(folder / "out", roll=0)
     assert isinstance(connector, FileSink)
-    publisher = FilePublisher(connector, _AtHand(batches), resume=False, clock=time.time)  # type: ignore[arg-type]
+    at_hand: Any = _AtHand(batches)
+    publisher = FilePublisher(
+        connector,
+        at_hand,
+        run="bench",
+        sink="out",
+        resume=False,
+        tell=lambda kind, **details: None,
+        clock=time.time,
+    )
     for number, batch in enumerate(batches):
         publisher.publish(number, [Output(page=str(number), rows=batch.num_rows)])
+    publisher.close()
     return int(table.num_rows)
 
 

@@ -6,7 +6,6 @@ and the end of the last one.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -24,7 +23,8 @@ import riprap as rr
 from riprap.bench.checkpoint_feeds import Feed
 from riprap.errors import RunError
 from riprap.graph.policies import Checkpoint
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,10 +191,11 @@ def _wait(run: Run, batches: int) -> float:
 
 def _lines(run: Run, batches: int) -> list[dict[str, Any]]:
     """Read what so many batches noted; the last line comes a moment after its batch counts as done."""
+    from riprap.runtime.folder import RunFolder
+
     deadline = time.monotonic() + _LINE_SECONDS
     while True:
-        lines = (run.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        whole = list(RunFolder(run.folder, time.time).read_metrics())
         if len(whole) >= batches or time.monotonic() > deadline:
             return whole
         time.sleep(_LOOK_SECONDS)

@@ -101,6 +101,7 @@ def _plain_spark(trial: Trial, session: SparkSession) -> dict[str, Any]:
 def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
     import riprap as rr
     from riprap.apps.bargain import bargain
+    from riprap.runtime.folder import RunFolder
 
     feed = rr.files(list(trial.files), rate=trial.rate)
     app = bargain(feed, rr.parquet(trial.out, roll="0s"))
@@ -108,7 +109,7 @@ def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
     with app.run(spark=session, batch_rows=trial.rows_per_file, runs=Path(trial.folder) / "runs") as run:
         queries = session.streams.active
         run.wait()
-        lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+        lines = list(RunFolder(run.folder, time.time).read_metrics())
     progress = [dict(p.durationMs) for q in queries for p in q.recentProgress if p.batchId < len(lines)]
     return {
         "started": started,

@@ -207,11 +207,9 @@ def _persistently(way: Stage | Killing, point: Point, scenario: Scenario, track:
 
 
 def _session(log: Path) -> Any:
-    from riprap.runtime.jvm_output import output_to
     from riprap.runtime.session import make_session
 
-    with output_to(log):
-        return make_session(MASTER, {"spark.log.level": "OFF"})
+    return make_session(MASTER, {"spark.log.level": "OFF"}, log)
 
 
 def result_of(

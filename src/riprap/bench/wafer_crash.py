@@ -27,7 +27,7 @@ from riprap.runtime.element import Element, Launch
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
-from riprap.runtime.run import close_books
+from riprap.runtime.run import Close, close_books
 from riprap.runtime.site import take_hold
 from riprap.runtime.start import keep_state_layout
 from riprap.runtime.supervision.crashing import wipe_pages
@@ -141,6 +141,7 @@ class Running:
         for name in ELEMENTS:
             self._elements[name] = self._prepare(name, resume=False)
         for element in self._elements.values():
+            element.take_sinks()
             element.open_sinks()
         for name in reversed(ELEMENTS):
             with self._gate.few:
@@ -160,6 +161,7 @@ class Running:
     def restart(self) -> None:
         """Start the model again, as a supervisor has it done."""
         self._elements[MODEL] = self._prepare(MODEL, resume=True)
+        self._elements[MODEL].take_sinks()
         self._elements[MODEL].open_sinks()
         self._go(MODEL)
 
@@ -232,6 +234,6 @@ class Running:
         for element in self._elements.values():
             element.halt()
             element.close_sinks()
-        close_books(
-            self._folder, self._lease, self._housing, Progress(tuples_out={}, seconds=0.0), ended=ended
-        )
+        nothing = Progress(tuples_out={}, seconds=0.0)
+        how: Close = "ended" if ended else "interrupted"
+        close_books(self._folder, self._lease, self._housing, nothing, how)

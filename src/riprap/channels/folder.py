@@ -12,7 +12,6 @@ A file is written under a temporary name, which starts with a dot, and renamed.
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +22,12 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.channels.segment import FORMAT, ROW, SUFFIX, TEMPORARY, SegmentName, parse_name
-from riprap.errors import ChannelError, FormatError
-from riprap.state.saving import save_json
+from riprap.errors import ChannelError
+from riprap.state.saving import checking, load_json, save_json
 
 FINISHED = "finished"
 _CHANNEL = "channel.json"
+_ENTRIES = {"stream": str, "key": list | None, "buckets": int, "tags": int, "schema": str, "arrow": str}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Channel:
     def make(self, folder: Path) -> None:
         """Make the channel's folder, or find that it is this channel's."""
         make_private(folder)
-        known, wanted = load_json(folder / _CHANNEL, FORMAT), self.describe()
+        known, wanted = load_json(folder / _CHANNEL, FORMAT, _ENTRIES), self.describe()
         if known is None:
             if scan(folder):
                 raise ChannelError(
@@ -104,12 +104,12 @@ class Channel:
     @classmethod
     def find(cls, folder: Path) -> Channel:
         """Read what a channel is."""
-        known = load_json(folder / _CHANNEL, FORMAT)
+        known = load_json(folder / _CHANNEL, FORMAT, _ENTRIES)
         if known is None:
             raise ChannelError(
                 f"there is no channel in {folder}: its producer has not begun, or wrote elsewhere"
             )
-        try:
+        with checking(folder / _CHANNEL):
             return cls(
                 stream=known["stream"],
                 key=None if known["key"] is None else tuple(known["key"]),
@@ -117,8 +117,6 @@ class Channel:
                 tags=known["tags"],
                 schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(known["arrow"]))),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ChannelError(f"{folder / _CHANNEL} is damaged: {error!r}. Restore it") from error
 
 
 def make_private(folder: Path) -> None:
@@ -172,16 +170,3 @@ def sweep(folder: Path) -> None:
     """Remove what a dead writer left half-written."""
     for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)
-
-
-def load_json(path: Path, form: str) -> dict[str, Any] | None:
-    """Read a JSON file of a format, None if there is none."""
-    try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise ChannelError(f"{path} is damaged: {error}. Restore it") from error
-    if not isinstance(data, dict) or data.get("format") != form:
-        raise FormatError(f"{path} is not of format {form}, the one this version reads")
-    return data

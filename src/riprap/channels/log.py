@@ -25,6 +25,7 @@ from riprap.channels.segment import (
 from riprap.errors import ChannelError
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
+from riprap.state.saving import sync_file
 
 
 class ChannelWriter:
@@ -53,6 +54,11 @@ class ChannelWriter:
         sweep(folder)
         listed = list_segments(folder)
         self._newest: Footer | None = SegmentFile(folder, listed[-1]).footer if listed else None
+
+    @property
+    def newest(self) -> Footer | None:
+        """What the newest segment says of itself, None if there is none."""
+        return self._newest
 
     @property
     def batch(self) -> int:
@@ -106,6 +112,8 @@ class ChannelWriter:
     def finish(self) -> None:
         """Let readers know that nothing more comes."""
         (self._folder / FINISHED).touch(mode=0o600)
+        # Readers go by it, and put on record how far they went.
+        sync_file(self._folder)
 
     def reopen(self) -> None:
         """Take back that nothing more comes: a run that had used up its input is taken up again."""

@@ -5,7 +5,9 @@
     {"format": "riprap-channel-reader/1", "acknowledged": 12,
      "skipped": [{"after": 3, "upto": 9, "lost": 41820}]}       null: nothing acknowledged; from the beginning
 
-What is skipped is on record so that a batch that is read again leaves out the same rows.
+What is skipped is on record so that a batch that is read again leaves out the same rows. A power cut may take the
+newest notes, or leave the file empty, which is as if there were none: what is not acknowledged stays in the log, and
+whoever passes over what came meanwhile does so anew.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from riprap.channels.folder import load_json, make_private
+from riprap.channels.folder import make_private
 from riprap.channels.segment import BEGIN
-from riprap.errors import ChannelError
-from riprap.state.saving import save_json
+from riprap.state.saving import checking, load_json, save_json
 
 FORMAT = "riprap-channel-reader/1"
 _FOLDER = "readers"
+_REMEDY = "Put it back from a copy; or remove it: then the channel keeps what the reader has had, until its next batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +45,21 @@ class Notes:
     def find(cls, folder: Path, reader: str) -> Notes:
         """Read a reader's notes; one that never wrote any has none."""
         path = _path(folder, reader)
-        data = load_json(path, FORMAT)
+        if path.exists() and not path.stat().st_size:
+            return cls()
+        data = load_json(path, FORMAT, {"acknowledged": int | None, "skipped": list}, remedy=_REMEDY)
         if data is None:
             return cls()
-        try:
+        with checking(path, _REMEDY):
             skipped = tuple(Skip(**skip) for skip in data["skipped"])
-            return cls(acknowledged=data["acknowledged"], skipped=skipped)
-        except (KeyError, TypeError) as error:
-            raise ChannelError(f"{path} is damaged: {error!r}. Restore it") from error
+        return cls(acknowledged=data["acknowledged"], skipped=skipped)
 
     def save(self, folder: Path, reader: str) -> None:
-        """Replace a reader's notes."""
+        """Replace a reader's notes. They are not synced: the channel may keep more for it, and never less."""
         path = _path(folder, reader)
         make_private(folder)
         make_private(path.parent)
-        save_json(path, {"format": FORMAT, **asdict(self)})
+        save_json(path, {"format": FORMAT, **asdict(self)}, synced=False)
 
     def wanted(self, low: int, high: int) -> list[tuple[int, int]]:
         """Return (low, high] without what is skipped, as ranges in rising order.

@@ -74,6 +74,12 @@ class ChannelReader:
         return listed[-1].frontier if listed else None
 
     @property
+    def newest(self) -> Footer | None:
+        """What the newest segment, which is never trimmed, says of itself; None if there is nothing yet."""
+        listed = scan(self._folder)
+        return self._open(listed[-1]).footer if listed else None
+
+    @property
     def ended(self) -> bool:
         """Whether nothing more comes; a frontier asked for after this is the last."""
         return (self._folder / FINISHED).exists()

@@ -24,8 +24,8 @@ sort by it. The file, format ``riprap-channel/1``:
 
 The rows of a block are in the order of their tags. A data block holds the stream's columns, the tag, and ``$row``
 (int32): the tuple's place among the tuples of the batch, so that blocks are merged without comparing tags.
-Bytes reach the operating system before the rename and are not forced to disk: a log survives the death of every
-process, and a host that loses power may leave a segment cut short, which is then found to be damaged.
+A segment is synced before it is renamed, and its name after that: whoever has seen it in the log can rely on it, also
+after a power cut.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.errors import ChannelError, FormatError
+from riprap.state.saving import put_in_place
 
 FORMAT = "riprap-channel/1"
 SUFFIX = ".segment"
@@ -188,7 +189,7 @@ def write_segment(
             text = json.dumps({"format": FORMAT, **asdict(footer)}).encode()
             file.write(text)
             file.write(_TAIL.pack(zlib.crc32(text), len(text), _MAGIC))
-        temporary.rename(folder / footer.name.file)
+        put_in_place(temporary, folder / footer.name.file)
     except OSError as error:
         raise ChannelError(
             f"batch {batch} of stream '{stream}' cannot be written to {folder}: {error}. What was in the log is "

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE, BuiltIn
-from riprap.errors import RiprapError
+from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import FileFormat, FileSink, SinkConnector
 
 FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -87,12 +87,18 @@ def application_of(
 
 def refuse_occupied(graph: rr.Graph) -> None:
     """Refuse output that cannot be written, before the seconds it takes to start Spark."""
+    from riprap.runtime.output_lease import refuse_held
+
     for operator in graph:
         connector = getattr(operator, "connector", None)
         if isinstance(connector, FileSink):
             folder = Path(connector.path)
             if folder.exists() and not folder.is_dir():
                 raise UsageError(f"the output {folder} is a file: name a folder")
+            try:
+                refuse_held(folder)
+            except RunError as error:
+                raise UsageError(str(error)) from error
             if not connector.overwrite and folder.is_dir() and any(folder.glob("part-*")):
                 raise UsageError(
                     f"the output folder {folder} holds files of an earlier run. Name another, or replace "

@@ -51,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the demonstration."""
-    from riprap.cli.explain import print_graph
+    from riprap.cli.explain import elements_of, print_graph
     from riprap.cli.following import follow
     from riprap.cli.summary import print_summary
+    from riprap.compiler import compile_graph
     from riprap.drawing import draw_svg
 
     home: Path = arguments.out
@@ -70,7 +71,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.say()
     prepare_feed(feed, app, amount, arguments.seed, screen)
     graph = built_in.make(feed, rr.parquet(out, overwrite=True), settings=demonstration.settings).graph()
-    drawing.write_text(draw_svg(graph, title=demonstration.title))
+    elements = elements_of(compile_graph(graph, buckets=1, tasks=1))
+    drawing.write_text(draw_svg(graph, title=demonstration.title, elements=elements))
     notes = {"feed_events": amount, "feed_seed": arguments.seed}
     summary = follow(graph, screen, master=None, runs=home / "runs", batch_rows=_BATCH_ROWS, notes=notes)
     best = demonstration.pick(_found(out, graph.of_kind(Sink)[0].schema))

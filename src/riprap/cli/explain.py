@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         with screen.waiting("Starting Spark"):
             spark = spark_plan(layout, master=arguments.master)
     if arguments.svg is not None:
-        arguments.svg.write_text(draw_svg(graph, title=graph.name))
+        arguments.svg.write_text(draw_svg(graph, title=graph.name, elements=elements_of(layout)))
     if screen.json:
         screen.print_json(as_json(layout, spark))
         return 0
@@ -93,11 +94,12 @@ def as_json(layout: Layout, spark: str | None) -> dict[str, Any]:
     }
 
 
-def print_graph(graph: Graph, screen: Screen) -> None:
-    """Draw the graph, as wide as the terminal allows."""
+def print_graph(graph: Graph, screen: Screen, elements: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Draw the graph, as wide as the terminal allows; with ``elements`` each box says in which it is."""
     from riprap.drawing import draw_text
 
-    drawing = draw_text(graph, width=screen.out.width, colour=screen.out.color_system is not None)
+    coloured = screen.out.color_system is not None
+    drawing = draw_text(graph, width=screen.out.width, colour=coloured, elements=elements)
     screen.out.print(Text.from_ansi(drawing), no_wrap=True, crop=False)
 
 
@@ -105,7 +107,7 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
     graph = layout.graph
     screen.say(f"{graph.name}: {len(graph.operators)} operators", style="bold")
     screen.say()
-    print_graph(graph, screen)
+    print_graph(graph, screen, elements_of(layout))
     screen.heading("Operators")
     screen.out.print(_operators(graph))
     screen.heading("Passes of the compiler")
@@ -121,6 +123,11 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
     if spark is not None:
         screen.heading("Spark's plan")
         screen.say(spark)
+
+
+def elements_of(layout: Layout) -> dict[str, list[str]]:
+    """Return the operators of each processing element."""
+    return {element["name"]: element["operators"] for element in _elements(layout)}
 
 
 def _elements(layout: Layout) -> list[dict[str, Any]]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import signal
+import shlex
 import sys
 import threading
 import time
-import types
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +17,9 @@ import pyarrow.parquet as pq
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from riprap.cli.applications import UsageError
+from riprap.cli.ctrl_c import CtrlC
 from riprap.cli.screen import Screen, shown
-from riprap.cli.summary import Summary, summarise
+from riprap.cli.summary import Summary, Tally, summarise
 from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     from riprap.runtime import Progress as RunProgress
     from riprap.runtime import Supervised
     from riprap.runtime.folder import RunFolder
+    from riprap.runtime.rolled_lines import Following
 
 _REFRESH_SECONDS = 0.1
 _LINE_SECONDS = 2.0
 # Reading footers is cheap; reading thousands of them before anything happens is not.
 _MOST_FOOTERS = 500
-_INTERRUPTED = 130
 # To start takes longer than a batch: what is to run for a while does so from the first one on, if that comes by then.
 _FIRST_BATCH_SECONDS = 60.0
 
@@ -57,20 +56,47 @@ def follow(
     from riprap.runtime.folder import RunFolder
 
     earlier = _earlier_run(folder, graph) if folder is not None else None
-    known = sum(1 for _ in earlier.read_metrics()) if earlier is not None else 0
-    seen = sum(1 for _ in earlier.read_events()) if earlier is not None else 0
+    # What is there of an earlier process is old news.
+    metrics = earlier.follow_metrics() if earlier is not None else None
+    events = earlier.follow_events() if earlier is not None else None
     with (
         Printing(screen) as printing,
         supervise(graph, runs=runs, folder=folder, stdout=printing.descriptor, **options) as run,
     ):
         with screen.waiting("Starting Spark"):
             run.await_ready()
-        with screen.waiting("Starting the query"), _pointing_to(run.folder):
+        with screen.waiting("Starting the query"), _pointing_to(run.folder, screen):
             run.await_up()
         total = rows_in(graph) if options.get("trigger") is None else None
-        seconds, interrupted = _watch(run, screen, total, Notices(run.folder, screen, seen), at_most)
-    metrics = islice(RunFolder(run.folder, time.time).read_metrics(), known, None)
-    return summarise(graph, run.folder, metrics, seconds=seconds, interrupted=interrupted)
+        known = RunFolder(run.folder, time.time)
+        told = Notices(events or known.follow_events(all_of_them=True), screen)
+        tally = Tally(metrics or known.follow_metrics(all_of_them=True))
+        seconds, interrupted = _watch(run, screen, total, told, tally, at_most)
+    tally.take()
+    return summarise(
+        graph,
+        run.folder,
+        tally,
+        seconds=seconds,
+        interrupted=interrupted,
+        take_up=None if known.ended else take_up(screen.command, run.folder),
+    )
+
+
+def take_up(command: Sequence[str], folder: Path) -> str:
+    """Write the command that takes up a run which a command has started.
+
+    >>> take_up(["run", "app.py:app", "--folder", "runs/app/latest", "--trigger", "1s"], Path("runs/app/5"))
+    'riprap run app.py:app --trigger 1s --folder runs/app/5'
+    """
+    words = iter(command if tuple(command[:1]) == ("run",) else ("run", "..."))
+    kept = []
+    for word in words:
+        if word == "--folder":
+            next(words, None)
+        elif not word.startswith("--folder="):
+            kept.append(word)
+    return f"riprap {shlex.join(kept)} --folder {shlex.quote(shown(folder))}".replace("'...'", "...")
 
 
 def rows_in(graph: Graph) -> int | None:
@@ -106,35 +132,48 @@ def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
 
 
 def _watch(
-    run: Supervised, screen: Screen, total: int | None, told: Notices, at_most: float | None
+    run: Supervised, screen: Screen, total: int | None, told: Notices, tally: Tally, at_most: float | None
 ) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
     end = math.inf if at_most is None else at_most + _FIRST_BATCH_SECONDS
-    with CtrlC(screen) as asked, LiveLine(screen, run.graph.name, total) as line, _pointing_to(run.folder):
+    with (
+        CtrlC(screen) as asked,
+        LiveLine(screen, run.graph.name, total) as line,
+        _pointing_to(run.folder, screen),
+    ):
         told.show()
         progress = run.progress()
-        while not (asked.to_stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
-            first, progress = not progress.batches, run.progress()
-            if first and progress.batches and at_most is not None:
+        before = progress.batches
+        while not (asked.stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
+            first, progress = progress.batches == before, run.progress()
+            if first and progress.batches > before and at_most is not None:
                 end = progress.seconds + at_most
-            line.show(progress)
+            if asked.asking:
+                line.hide()
+                asked.look()
+            else:
+                line.show(progress)
             told.show()
+            tally.take()
         seconds = run.progress().seconds
-        if asked.to_stop or progress.seconds >= end:
-            run.stop()
+        if asked.stop or progress.seconds >= end:
+            run.stop(resume=asked.stop == "resume")
         told.show()
-        return seconds, asked.to_stop
+        return seconds, asked.stop is not None
 
 
 @contextlib.contextmanager
-def _pointing_to(folder: Path) -> Iterator[None]:
-    """Add to an error where to look further."""
+def _pointing_to(folder: Path, screen: Screen) -> Iterator[None]:
+    """Add to an error where to look further, and how to go on."""
+    from riprap.runtime.folder import RunFolder
     from riprap.runtime.jvm_output import LOG
 
     try:
         yield
     except RiprapError as error:
         look = f"Look at events.jsonl and {LOG} in the run's folder, {shown(folder)}"
+        if not RunFolder(folder, time.time).ended:
+            look += f"\nThe run can be taken up: {take_up(screen.command, folder)}"
         raise type(error)(f"{error}\n{look}") from error
 
 
@@ -164,19 +203,15 @@ class Printing:
 
 
 class Notices:
-    """Show what people should know of a run: lost connections, warnings, failures. The first ``seen`` are old news."""
+    """Show what people should know of a run: lost connections, warnings, failures."""
 
-    def __init__(self, folder: Path, screen: Screen, seen: int) -> None:
-        from riprap.runtime.folder import RunFolder
-
-        self._folder = RunFolder(folder, time.time)
+    def __init__(self, events: Following, screen: Screen) -> None:
+        self._events = events
         self._screen = screen
-        self._seen = seen
 
     def show(self) -> None:
         """Show what happened since the last time."""
-        for event in self._folder.read_events(self._seen):
-            self._seen += 1
+        for event in self._events.new():
             told = _told(event)
             if told is not None:
                 self._screen.note(told)
@@ -193,7 +228,7 @@ def _told(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
-        case {"event": "state lost", "message": message}:
+        case {"event": "state lost" | "records lost" | "seal refused", "message": message}:
             return str(message)
         case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
             less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]
@@ -210,33 +245,6 @@ def _told(event: Mapping[str, Any]) -> str | None:
     return tell(event)
 
 
-class CtrlC:
-    """Turn the first Ctrl-C into a request to stop, and the second into an end at once."""
-
-    def __init__(self, screen: Screen) -> None:
-        self.to_stop = False
-        self._screen = screen
-        self._before: Any = None
-
-    def __enter__(self) -> Self:
-        # Only the main thread may do this.
-        with contextlib.suppress(ValueError):
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
-        if self.to_stop:
-            self._screen.err.show_cursor(True)
-            # Driver processes end themselves when this one is gone; the run can be taken up again with --folder.
-            os._exit(_INTERRUPTED)
-        self.to_stop = True
-        self._screen.note("stopping ... (Ctrl-C again to stop at once)")
-
-
 class LiveLine:
     """How a run goes, in one line: a moving one on a terminal, elsewhere a new one now and then."""
 
@@ -245,6 +253,7 @@ class LiveLine:
         self._name = name
         self._total = total
         self._next_line = _LINE_SECONDS
+        self._last = ""
         self._bars: Progress = screen.bars(
             TextColumn("[bold]{task.description}"),
             screen.bar(),
@@ -261,14 +270,23 @@ class LiveLine:
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
+    def hide(self) -> None:
+        """Leave the terminal to what is typed, until there is something to show again."""
+        self._bars.stop()
+
     def show(self, progress: RunProgress) -> None:
         """Show how far the run has come."""
         if self._screen.live:
+            self._bars.start()
             if progress.batches:
                 self._bars.update(self._task, completed=progress.tuples_in, told=self._told(progress))
         elif progress.batches and progress.seconds >= self._next_line:
             self._next_line = progress.seconds + _LINE_SECONDS
-            self._screen.note(f"{self._name}: {self._told(progress)}")
+            told = self._told(progress)
+            # A run that waits for input has nothing to add.
+            if told != self._last:
+                self._last = told
+                self._screen.note(f"{self._name}: {told}")
 
     def _told(self, progress: RunProgress) -> str:
         return "  ".join(self._facts(progress))

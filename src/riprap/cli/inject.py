@@ -14,6 +14,7 @@ import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, explained, load_from
 from riprap.cli.screen import Screen, new_table, shown
+from riprap.graph.faults import Crash, Replicas
 
 if TYPE_CHECKING:
     from riprap.faults import Campaign, Criticality, Findings
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 # What there is in riprap.apps.campaigns, which takes a second to import.
-BUILT_IN = "bargain: paper, real, replicas; logwatch: alerts; wafer: model"
+BUILT_IN = "bargain: paper, real, replicas, paper-replicas; logwatch: alerts; wafer: model"
 # Of the feeds that are made: another, if they are made in another way.
 FEED = "1"
 
@@ -113,7 +114,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     if screen.json:
         screen.print_json(as_json(findings))
         return 0
-    print_findings(findings, screen)
+    print_findings(findings, campaign, screen)
     return 0
 
 
@@ -251,7 +252,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
     }
 
 
-def print_findings(findings: Findings, screen: Screen) -> None:
+def print_findings(findings: Findings, campaign: Campaign, screen: Screen) -> None:
     """Print the metrics, what they mean, and what to do next."""
     models = list(dict.fromkeys(c.model for c in findings.criticalities))
     for model in models:
@@ -260,6 +261,9 @@ def print_findings(findings: Findings, screen: Screen) -> None:
         screen.out.print(_table(mine))
         for each in mine:
             screen.say(f"{each.name}: {each.words}")
+        screen.say()
+        screen.say("R (and I) at each offset:")
+        screen.out.print(by_offset(mine, campaign))
     for warning in findings.warnings:
         screen.say()
         screen.say(f"Note: {warning}", style="yellow")
@@ -291,6 +295,22 @@ def _table(found: list[Criticality]) -> Any:
             f"{each.I:.2f}",
             each.verdict,
         )
+    return table
+
+
+def by_offset(found: list[Criticality], campaign: Campaign) -> Any:
+    """Show R and I at each offset: of the longest outage, and of those that are as long as a replica takes over."""
+    crashes = (model.protection for model in campaign.models.values() if isinstance(model, Crash))
+    failovers = {p.failover for p in crashes if isinstance(p, Replicas)}
+    outages = campaign.outages
+    shown = {str(o) for o in outages if o == outages[-1] or (o.tuples is None and o.seconds in failovers)}
+    table = new_table("operator", "outage")
+    for offset in campaign.offsets:
+        table.add_column(f"at {offset:,}", justify="right")
+    for each in found:
+        for at in (a for a in each.by_outage if a.outage in shown):
+            cells = ("?" if r is None else f"{r} ({i:.2f})" for r, i in zip(at.R, at.I, strict=True))
+            table.add_row(each.name, at.outage, *cells)
     return table
 
 

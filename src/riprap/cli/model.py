@@ -16,9 +16,9 @@ import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, load_from, positive, positive_number
 from riprap.cli.model_compare import compare_with_campaign, with_interval
+from riprap.cli.quantities import as_given, list_of, read_rate, read_time
 from riprap.cli.run_folders import find_run
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.graph.policies import seconds
 
 if TYPE_CHECKING:
     from riprap.apps.models import BuiltInModel
@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--paper", action="store_true", help="the published profile of a built-in application")
     what.add_argument(
         "--technique",
-        type=_list_of(_technique),
+        type=list_of(_technique),
         metavar="NAMES",
-        help=f"of {', '.join(TECHNIQUES)} (default: annotated, what the application asks for)",
+        help=f"of {', '.join(TECHNIQUES)} (default: annotated, what the application asks for; with --paper "
+        "checkpoint, the first that was published)",
     )
     what.add_argument(
         "--group",
@@ -64,21 +65,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="operators of a high-availability group; once for each group",
     )
-    what.add_argument("--failover", type=_time, metavar="TIME", help="of a group (1s)")
-    what.add_argument("--every", type=_time, metavar="TIME", help="between checkpoints (1s)")
+    what.add_argument("--failover", type=read_time, metavar="TIME", help="of a group (1s)")
+    what.add_argument("--every", type=read_time, metavar="TIME", help="between checkpoints (1s)")
     what.add_argument(
-        "--age", type=_time, metavar="TIME", help="of the checkpoint restored (any up to --every)"
+        "--age",
+        type=read_time,
+        metavar="TIME",
+        help="of the checkpoint restored (any up to --every; with --paper alone 1s)",
     )
     faults = parser.add_argument_group("faults")
     faults.add_argument(
-        "--fault-rate", type=_list_of(_rate), metavar="RATES", help="crashes of each operator (24h)"
+        "--fault-rate", type=list_of(read_rate), metavar="RATES", help="crashes of each operator (24h)"
     )
     faults.add_argument(
-        "--sdc-rate", type=_list_of(_rate), metavar="RATES", help="silent data corruptions (none)"
+        "--sdc-rate", type=list_of(read_rate), metavar="RATES", help="silent data corruptions (none)"
     )
-    faults.add_argument("--recovery", type=_list_of(_time), metavar="TIMES", help="until it is back (3.5s)")
+    faults.add_argument(
+        "--recovery", type=list_of(read_time), metavar="TIMES", help="until it is back (3.5s)"
+    )
     faults.add_argument("--crash", metavar="OPERATOR", help="crash this one, once, and nothing else")
-    faults.add_argument("--at", type=_time, metavar="TIME", help="when (a quarter into the horizon)")
+    faults.add_argument("--at", type=read_time, metavar="TIME", help="when (a quarter into the horizon)")
     faults.add_argument(
         "--together",
         action="append",
@@ -89,9 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("the simulation")
     how.add_argument(
-        "--rate", type=_list_of(positive_number), metavar="RATES", help="tuples a second of all sources"
+        "--rate", type=list_of(positive_number), metavar="RATES", help="tuples a second of all sources"
     )
-    how.add_argument("--horizon", type=_list_of(_time), metavar="TIMES", help="to simulate (2h)")
+    how.add_argument("--horizon", type=list_of(read_time), metavar="TIMES", help="to simulate (2h)")
     how.add_argument("--replications", type=positive, default=1000, metavar="N", help="(1000)")
     how.add_argument("--seed", type=int, default=1, help="(1)")
     how.add_argument(
@@ -198,11 +204,9 @@ def _spread(master: str | None) -> Iterator[Spread | None]:
         yield None
         return
     from riprap.model.spreading import on_spark
-    from riprap.runtime.jvm_output import output_to
     from riprap.runtime.session import make_session
 
-    with output_to(Path(os.devnull)):
-        session = make_session(master)
+    session = make_session(master, log=Path(os.devnull))
     try:
         yield on_spark(session)
     finally:
@@ -242,7 +246,7 @@ def _sweep(
         raise UsageError("--crash is for one crash and nothing else: leave out --fault-rate and --sdc-rate")
     if arguments.crash is None and arguments.at is not None:
         raise UsageError("--at says when --crash OPERATOR is to happen: name the operator")
-    crashes = (0.0,) if arguments.crash or arguments.sdc_rate else (1 / 86_400,)
+    crashes = (0.0,) if arguments.crash or arguments.sdc_rate else (read_rate("24h"),)
     together = tuple(names for names in arguments.together if names != ("pe",))
     if ("pe",) in arguments.together:
         together += _elements(graph)
@@ -251,8 +255,8 @@ def _sweep(
         rates=arguments.rate or (sum(profile.rates.values()),),
         crash_rates=arguments.fault_rate or crashes,
         corruption_rates=arguments.sdc_rate or (0.0,),
-        recoveries=arguments.recovery or (3.5,),
-        horizons=arguments.horizon or (7200.0,),
+        recoveries=arguments.recovery or (read_time("3.5s"),),
+        horizons=arguments.horizon or (read_time("2h"),),
         faults=Faults(crash=arguments.crash, at=arguments.at, together=together),
     )
 
@@ -281,6 +285,9 @@ def _techniques(
 
     every = 1.0 if arguments.every is None else arguments.every
     failover = 1.0 if arguments.failover is None else arguments.failover
+    age = arguments.age
+    if age is None and arguments.every is None and published is not None:
+        age = published.age
     chosen = tuple(arguments.group) or (published.groups if published is not None else ())
 
     def groups() -> Technique:
@@ -288,13 +295,13 @@ def _techniques(
             raise UsageError("--technique groups: say which operators with --group A,B, once for each group")
         mine = {name for group in chosen for name in group}
         others = tuple(o.name for o in graph if o.stateful and o.name not in mine)
-        also = Checkpoints(others, every=every, age=arguments.age) if others else Unprotected()
+        also = Checkpoints(others, every=every, age=age) if others else Unprotected()
         return Groups(chosen, failover, also)
 
     makers: Mapping[str, Callable[[], Technique]] = {
         "annotated": lambda: Annotated(graph),
         "none": Unprotected,
-        "checkpoint": lambda: Checkpoints(every=every, age=arguments.age),
+        "checkpoint": lambda: Checkpoints(every=every, age=age),
         "groups": groups,
         "replication": Replication,
         "consistent": lambda: ConsistentRegion(period=every),
@@ -356,18 +363,11 @@ def _words(point: Point) -> dict[str, str]:
         "technique": setting.technique,
         "rate": f"{setting.rate:g}/s",
         "crash": "" if faults.crash is None else f"of {faults.crash}",
-        "crashes": f"{faults.crash_rate:.3g}/s" if faults.crash_rate else "",
-        "corruptions": f"{faults.corruption_rate:.3g}/s" if faults.corruption_rate else "",
-        "recovery": f"{faults.recovery:g} s",
-        "horizon": f"{setting.horizon:g} s",
+        "crashes": as_given(faults.crash_rate) if faults.crash_rate else "",
+        "corruptions": as_given(faults.corruption_rate) if faults.corruption_rate else "",
+        "recovery": as_given(faults.recovery),
+        "horizon": as_given(setting.horizon),
     }
-
-
-def _list_of(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    def read_list(text: str) -> tuple[Any, ...]:
-        return tuple(read(each.strip()) for each in text.split(","))
-
-    return read_list
 
 
 def _technique(text: str) -> str:
@@ -376,30 +376,3 @@ def _technique(text: str) -> str:
             f"there is no technique '{text}'; there are: {', '.join(TECHNIQUES)}"
         )
     return text
-
-
-def _time(text: str) -> float:
-    try:
-        value = float(text) if _plain(text) else seconds("a time", text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"a time is at least 0, got {text}")
-    return value
-
-
-def _rate(text: str) -> float:
-    if _plain(text):
-        value = float(text)
-        if not 0 <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"a rate is at least 0, got {text}")
-        return value
-    return 1.0 / _time(text)
-
-
-def _plain(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from riprap.cli.applications import add_application, add_output, application_of, positive, refuse_occupied
+from riprap.cli.applications import (
+    UsageError,
+    add_application,
+    add_output,
+    application_of,
+    positive,
+    refuse_occupied,
+)
 from riprap.cli.screen import Screen
 from riprap.compiler import compile_graph
-from riprap.graph.policies import seconds
+from riprap.graph.durations import seconds
 
 SUMMARY = "run an application"
 EXAMPLES = """\
@@ -34,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trigger", metavar="TIME", help="look for input every TIME (1s, 500ms), until Ctrl-C"
     )
     group.add_argument(
+        "--at-end",
+        choices=("flush",),
+        help="at the end of finite input put out what windows and queues still hold",
+    )
+    group.add_argument(
         "--batch-rows", type=positive, default=500_000, metavar="N", help="tuples a batch (500000)"
     )
     group.add_argument(
@@ -53,6 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="with --folder: let the state of operator NAME go, because it has changed; may be given several times",
+    )
+    group.add_argument(
+        "--pages", type=Path, metavar="DIR", help="where state pages live (default: shared memory)"
+    )
+    group.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark, such as spark.driver.memory=4g; may be given several times",
     )
     group.add_argument("--fresh", action="store_true", help="with --folder: let all state go")
     group = parser.add_argument_group("when processes die")
@@ -74,19 +97,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def spark_settings(given: Sequence[str]) -> dict[str, str]:
+    """Read settings of Spark, each as KEY=VALUE.
+
+    >>> spark_settings(["spark.driver.memory=4g", "spark.executorEnv.A=b=c"])
+    {'spark.driver.memory': '4g', 'spark.executorEnv.A': 'b=c'}
+    """
+    wrong = [each for each in given if not each.startswith("spark.") or "=" not in each]
+    if wrong:
+        raise UsageError(f"--config {wrong[0]}: write spark.NAME=VALUE, such as spark.driver.memory=4g")
+    return {name: value for name, _, value in (each.partition("=") for each in given)}
+
+
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the application and report."""
     from riprap.cli.following import follow
     from riprap.cli.summary import print_summary
+    from riprap.runtime.site import left_behind
     from riprap.runtime.supervision.decisions import Patience
 
     if arguments.trigger is not None:
         seconds("--trigger", arguments.trigger)
+    config = spark_settings(arguments.config)
     graph = application_of(arguments, needs_feed=True).graph()
     # What is wrong is better said before the seconds it takes to start Spark.
     compile_graph(graph, buckets=arguments.buckets or 1, tasks=arguments.parallelism or 1)
     if arguments.folder is None:
-        refuse_occupied(graph)
+        try:
+            refuse_occupied(graph)
+        except UsageError as error:
+            raise UsageError(f"{error}{left_behind(arguments.runs / graph.name)}") from error
     delay = seconds("--restart-delay", arguments.restart_delay) if arguments.restart_delay else 0.0
     summary = follow(
         graph,
@@ -99,8 +139,11 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         buckets=arguments.buckets,
         parallelism=arguments.parallelism,
         store=arguments.store,
+        pages=arguments.pages,
+        config=config,
         ignore_state=arguments.ignore_state,
         fresh=arguments.fresh,
+        at_end=arguments.at_end,
         patience=Patience(delay=delay, standby=tuple(arguments.standby)),
         spare=arguments.spare,
     )

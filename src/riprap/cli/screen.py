@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ _WIDE = 110
 class Screen:
     """The two consoles of a command, and the one JSON object it may print instead."""
 
-    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+    def __init__(self, *, json: bool = False, quiet: bool = False, command: Sequence[str] = ()) -> None:
         self.json = json
         self.quiet = quiet
+        self.command = tuple(command)
+        self._told = False
         self._stdout = sys.stdout
         self.out = _console(stderr=False)
         self.err = _console(stderr=True)
@@ -47,7 +49,13 @@ class Screen:
 
     def print_json(self, data: Mapping[str, Any]) -> None:
         """Print the command's one object."""
+        self._told = True
         print(json.dumps(data, indent=2), file=self._stdout, flush=True)
+
+    def fail(self, error: str, message: str, code: int) -> None:
+        """With ``--json``, print what went wrong as the command's one object, unless it has printed one."""
+        if self.json and not self._told:
+            self.print_json({"error": error, "message": message, "exit_code": code})
 
     def say(self, text: str | Text = "", *, style: str = "") -> None:
         """Print a line of a result."""
@@ -115,7 +123,15 @@ def shown(path: str | Path) -> str:
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)
 
 
+class _Console(Console):
+    """A console that falls silent when whoever reads it has seen enough: what is done meanwhile goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
-    return Console(stderr=stderr, highlight=False, width=width)
+    return _Console(stderr=stderr, highlight=False, width=width)

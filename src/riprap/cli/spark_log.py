@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from riprap.errors import RiprapError, RunError
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,18 +16,10 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def spark_session(master: str | None, log: Path, graph: Graph) -> Iterator[SparkSession]:
     """Start a Spark session for an application, whose JVM writes to ``log``, and stop it in the end."""
-    from riprap.runtime.jvm_output import output_to, tail
     from riprap.runtime.kafka import session_config
     from riprap.runtime.session import make_session
 
-    config = session_config(graph)
-    try:
-        with output_to(log):
-            session = make_session(master, config)
-    except RiprapError:
-        raise
-    except Exception as error:
-        raise RunError(f"Spark did not start: {error}\n{tail(log)}".rstrip()) from error
+    session = make_session(master, session_config(graph), log)
     try:
         yield session
     finally:

@@ -27,6 +27,7 @@ def spark_plan(layout: Layout, *, master: str | None) -> str:
             ledger=Ledger(str(folder / "ledger")),
             pages=PageStore(str(folder / "state"), 0),
             results=PageStore(str(folder / "results"), 0),
+            key=str(folder / "key"),
         )
         texts = []
         with spark_session(master, folder / "spark.log", layout.graph) as session:
@@ -40,6 +41,7 @@ def spark_plan(layout: Layout, *, master: str | None) -> str:
                     start=0,
                     batch_rows=1,
                     finite=True,
+                    flush=False,
                     rates={},
                 )
                 save_plan(Path(setting.plan), plan)

@@ -20,8 +20,8 @@ from riprap.cli.screen import Screen, new_table, shown
 from riprap.cli.state_finding import age, as_json, as_text, check_version, inspect, reading
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.contents import Holding, Show, State, read_state
-from riprap.runtime.checkpointing.durable import KEY_FILE
 from riprap.runtime.checkpointing.inspection import About, Inspection
+from riprap.state.seals import KEY, KEY_FILE, read_key
 
 _ENDINGS = (".parquet", ".csv", ".json")
 
@@ -85,8 +85,10 @@ def _loader(run: Inspection, about: About, manifest: Any) -> Show:
             "imported, with its folder in PYTHONPATH"
         ) from error
 
+    key = read_key(run.folder.path / KEY)
+
     def show(saved: bytes) -> str:
-        return repr(loads(operator, saved))  # type: ignore[arg-type]
+        return repr(loads(operator, saved, key))  # type: ignore[arg-type]
 
     return show
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,18 @@ from riprap.graph.connectors import FileSink
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.rolled_lines import Following
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """What an operator did, and the state it has in the end."""
 
-    tuples_in: int
-    tuples_out: int
-    seconds: float
-    state_bytes: int
+    tuples_in: int = 0
+    tuples_out: int = 0
+    seconds: float = 0.0
+    state_bytes: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch."""
+    """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch; ``take_up`` is the
+    command that takes it up again, None once it has ended."""
 
     application: str
     run_folder: Path
@@ -49,6 +52,7 @@ class Summary:
     steady: float | None
     operators: Mapping[str, Totals]
     interrupted: bool
+    take_up: str | None = None
     quarantined: Mapping[str, int] = field(default_factory=dict)
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -75,6 +79,7 @@ class Summary:
             "events_per_s": self.events_per_s,
             "steady_events_per_s": self.steady,
             "interrupted": self.interrupted,
+            "take_up": self.take_up,
             "quarantined": dict(self.quarantined),
             "checkpoints": {name: dict(status) for name, status in self.checkpoints.items()},
             "operators": {
@@ -83,31 +88,80 @@ class Summary:
                     "out": did.tuples_out,
                     "seconds": did.seconds,
                     "state_bytes": did.state_bytes,
+                    "late": did.late,
                 }
                 for name, did in self.operators.items()
             },
         }
 
 
+class Tally:
+    """Adds up the batches of a run while it goes on: of a long one not all lines stay."""
+
+    def __init__(self, lines: Following) -> None:
+        self._lines = lines
+        self.batches = 0
+        self.tuples_in = 0
+        self.operators: dict[str, Totals] = {}
+        self.checkpoints: dict[str, Mapping[str, Any]] = {}
+        self._first: tuple[float, int] | None = None
+        self._last = 0.0
+
+    def take(self) -> None:
+        """Add what has come."""
+        for line in self._lines.new():
+            if not line["repeated"]:
+                self._add(line)
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        self.batches += 1
+        self.tuples_in += line["rows"]
+        self._first = self._first or (line["time"], line["rows"])
+        self._last = line["time"]
+        self.checkpoints.update(line.get("checkpoints", {}))
+        for name, did in line["operators"].items():
+            before = self.operators.get(name, Totals())
+            self.operators[name] = Totals(
+                tuples_in=before.tuples_in + int(did["in"]),
+                tuples_out=before.tuples_out + int(did["out"]),
+                seconds=before.seconds + float(did["seconds"]),
+                state_bytes=int(did.get("state_bytes", 0)),
+                late=before.late + int(did.get("late", 0)),
+            )
+
+    @property
+    def steady(self) -> float | None:
+        """The rate from the second batch on, None for a single batch."""
+        if self._first is None or self._last <= self._first[0]:
+            return None
+        return (self.tuples_in - self._first[1]) / (self._last - self._first[0])
+
+
 def summarise(
-    graph: Graph, folder: Path, metrics: Iterable[Mapping[str, Any]], *, seconds: float, interrupted: bool
+    graph: Graph,
+    folder: Path,
+    tally: Tally,
+    *,
+    seconds: float,
+    interrupted: bool,
+    take_up: str | None = None,
 ) -> Summary:
     """Sum up the batches of a run that took so many seconds."""
-    batches = [batch for batch in metrics if not batch["repeated"]]
-    operators = {operator.name: _totals(operator.name, batches) for operator in graph}
+    operators = {operator.name: tally.operators.get(operator.name, Totals()) for operator in graph}
     outputs = {sink.name: _output(sink, operators[sink.name].tuples_in) for sink in graph.of_kind(Sink)}
     return Summary(
         application=graph.name,
         run_folder=folder,
         outputs=outputs,
-        batches=len(batches),
-        tuples_in=sum(batch["rows"] for batch in batches),
+        batches=tally.batches,
+        tuples_in=tally.tuples_in,
         seconds=seconds,
-        steady=_steady(batches),
+        steady=tally.steady,
         operators=operators,
         interrupted=interrupted,
+        take_up=take_up,
         quarantined=RunFolder(folder, time.time).quarantined(),
-        checkpoints={name: status for b in batches for name, status in b.get("checkpoints", {}).items()},
+        checkpoints=dict(tally.checkpoints),
     )
 
 
@@ -126,10 +180,19 @@ def print_summary(summary: Summary, screen: Screen) -> None:
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
     for name, status in summary.checkpoints.items():
         screen.say(f"{name}: {_saved(status)}")
+    for name, did in summary.operators.items():
+        if did.late:
+            screen.say(
+                f"{name}: {did.late:,} tuples came after newer ones of their key, and count as if as new"
+            )
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
         screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")
-    screen.say(f"Run folder: {shown(summary.run_folder)}")
+    if summary.take_up is not None:
+        screen.say(f"Run folder: {shown(summary.run_folder)}. The run can be taken up:")
+        screen.say(f"  {summary.take_up}")
+    else:
+        screen.say(f"Run folder: {shown(summary.run_folder)} (the run has ended)")
 
 
 def _saved(status: Mapping[str, Any]) -> str:
@@ -150,24 +213,9 @@ def _operator_table(summary: Summary) -> Table:
     return table
 
 
-def _totals(name: str, batches: Sequence[Mapping[str, Any]]) -> Totals:
-    lines = [batch["operators"][name] for batch in batches if name in batch["operators"]]
-    return Totals(
-        tuples_in=int(sum(line["in"] for line in lines)),
-        tuples_out=int(sum(line["out"] for line in lines)),
-        seconds=float(sum(line["seconds"] for line in lines)),
-        state_bytes=int(lines[-1].get("state_bytes", 0)) if lines else 0,
-    )
-
-
 def _output(sink: Sink, tuples: int) -> Output:
     if isinstance(sink.connector, FileSink):
         return Output(
             path=str(Path(sink.connector.path).absolute()), format=sink.connector.format, tuples=tuples
         )
     return Output(path=None, format=None, tuples=tuples)
-
-
-def _steady(batches: Sequence[Mapping[str, Any]]) -> float | None:
-    span = batches[-1]["time"] - batches[0]["time"] if len(batches) > 1 else 0.0
-    return float(sum(batch["rows"] for batch in batches[1:]) / span) if span > 0 else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
+from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator
 from riprap.graph.windows import Window, span
 
@@ -27,6 +29,58 @@ def shorten_name(name: str, limit: int) -> str:
         return name
     tail = (limit - 1) // 3
     return name[: limit - 1 - tail] + "…" + name[len(name) - tail :] if limit > 0 else ""
+
+
+def lines_of(text: str, width: int, most: int) -> list[str]:
+    """Break a text into a few lines, if possible after the items of a list; what does not fit is cut.
+
+    >>> lines_of("count(distinct page) as pages, sum(ms) as total by k", 30, 2)
+    ['count(distinct page) as pages,', 'sum(ms) as total by k']
+    """
+    lines = [""]
+    for item in _items(" ".join(text.split())):
+        if lines[-1] and len(lines[-1]) + 1 + len(item) > width:
+            lines.append("")
+        *whole, last = wrap(f"{lines[-1]} {item}".strip(), width, break_on_hyphens=False)
+        lines[-1:] = [*whole, last]
+    if len(lines) <= most:
+        return lines if lines[0] else []
+    return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
+
+
+def _items(text: str) -> Iterator[str]:
+    """Cut a text after commas and semicolons that are in no brackets, and before where and by."""
+    depth = start = 0
+    for place, character in enumerate(text):
+        depth += (character in "([") - (character in ")]")
+        after = character in ",;" and text[place + 1 : place + 2] == " "
+        before = text.startswith((" where ", " by "), place)
+        if depth == 0 and (after or before):
+            yield text[start : place + after]
+            start = place + 1
+    if text[start:]:
+        yield text[start:]
+
+
+def streams_label(graph: Graph, writer: str, reader: str) -> str:
+    """Name the streams that one operator has of another, if that puts out several."""
+    outputs = graph[writer].outputs
+    read = [stream for stream in outputs if stream in graph[reader].inputs] if len(outputs) > 1 else []
+    return ", ".join(_last(stream) for stream in read)
+
+
+def feedbacks(graph: Graph) -> Iterator[tuple[str, str, str]]:
+    """Yield for each control port who sends to it, whose it is, and the streams in words."""
+    for operator in graph:
+        senders: dict[str, list[str]] = {}
+        for stream in operator.control:
+            senders.setdefault(graph.producer(stream).name, []).append(_last(stream))
+        for sender, streams in senders.items():
+            yield sender, operator.name, ", ".join(streams)
+
+
+def _last(stream: str) -> str:
+    return stream.rpartition(".")[2]
 
 
 def window_label(operator: Operator) -> str | None:

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from xml.etree import ElementTree as xml
 
 from riprap.drawing.labels import shorten, shorten_name, window_label
-from riprap.drawing.scene import DETAIL_LIMIT, NAME_LIMIT, Box, Curve, compose, detail_of
+from riprap.drawing.scene import (
+    DETAIL_LIMIT,
+    KIND_AT,
+    LINE,
+    NAME_AT,
+    NAME_LIMIT,
+    Box,
+    Curve,
+    Frame,
+    compose,
+    details_of,
+)
 from riprap.graph.graph import Graph
 
 # Fill and border. Boxes bring their own light ground and dark text; what lies outside them is a grey that
 # stands out from white as well as from black.
+_ROUTE, _WAIT = ("#cffafe", "#0891b2"), ("#ffe4e6", "#e11d48")
 _COLOURS = {
     "Source": ("#dbeafe", "#3b82f6"),
     "Functor": ("#eef0f3", "#7c8798"),
+    "Lookup": ("#e0e7ff", "#6366f1"),
     "Aggregate": ("#fef3c7", "#d97706"),
+    "Sort": ("#ffedd5", "#ea580c"),
+    "TopN": ("#ffedd5", "#ea580c"),
     "Join": ("#ede9fe", "#8b5cf6"),
+    "Barrier": ("#fae8ff", "#c026d3"),
+    "Split": _ROUTE,
+    "Union": _ROUTE,
+    "Punctor": _ROUTE,
+    "Deduplicate": _WAIT,
+    "Delay": _WAIT,
+    "Throttle": _WAIT,
+    "Gate": _WAIT,
+    "Custom": ("#fce7f3", "#be185d"),
     "Sink": ("#dcfce7", "#16a34a"),
 }
 _PLAIN = ("#f5f5f4", "#78716c")
@@ -29,9 +54,14 @@ ARROW = 8.0
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def draw_svg(graph: Graph, *, title: str | None = None) -> str:
-    """Draw a graph from left to right as an SVG document; ``title`` puts a heading over it."""
-    scene = compose(graph)
+def draw_svg(
+    graph: Graph, *, title: str | None = None, elements: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Draw a graph from left to right as an SVG document; ``title`` puts a heading over it.
+
+    ``elements`` names the operators of each processing element; if there are several, each gets a frame.
+    """
+    scene = compose(graph, elements if elements and len(elements) > 1 else None)
     heading = 26.0 if title else 0.0
     kinds = list(dict.fromkeys(operator.kind for operator in graph))
     legend = [(kind, False) for kind in sorted(kinds, key=[*_COLOURS, *kinds].index)]
@@ -54,11 +84,14 @@ def draw_svg(graph: Graph, *, title: str | None = None) -> str:
     xml.SubElement(root, "title").text = clean(title or graph.name)
     if title:
         add_text(root, MARGIN, MARGIN + 12, title, size=15, fill=OUTSIDE, weight="600")
-    body = xml.SubElement(
-        root, "g", {"transform": f"translate({decimal(MARGIN)} {decimal(MARGIN + heading)})"}
-    )
+    right, down = MARGIN - scene.left, MARGIN + heading - scene.top
+    body = xml.SubElement(root, "g", {"transform": f"translate({decimal(right)} {decimal(down)})"})
+    for frame in scene.frames:
+        _draw_frame(body, frame)
     for curve in scene.curves:
         _draw_curve(body, curve)
+    for line in scene.returns:
+        _draw_return(body, line)
     for box in scene.boxes:
         _draw_box(body, box)
     _draw_legend(root, legend, height - MARGIN - 10)
@@ -74,23 +107,31 @@ def _draw_box(parent: xml.Element, box: Box) -> None:
     )
     _draw_rectangle(group, box.x, box.y, box.width, box.height, operator.kind, doubled=operator.stateful)
     middle = box.x + box.width / 2
-    detail = detail_of(operator)
+
+    def write(down: float, text: str, *, size: float, fill: str = INK, weight: str = "400") -> None:
+        add_text(group, middle, box.y + down, text, size=size, fill=fill, weight=weight, anchor="middle")
+
+    write(KIND_AT, operator.kind, size=9.5, fill=_colours(operator.kind)[1], weight="600")
+    write(NAME_AT, shorten_name(operator.name, NAME_LIMIT), size=13, weight="600")
+    details = details_of(operator)
+    for number, line in enumerate(details, start=1):
+        write(NAME_AT + 1 + LINE * number, line, size=10.5, fill=FAINT_INK)
     window = window_label(operator)
-    name_at = box.y + (20 if detail else box.height / 2 + 5)
-    add_text(
-        group,
-        middle,
-        name_at,
-        shorten_name(operator.name, NAME_LIMIT),
-        size=13,
-        weight="600",
-        anchor="middle",
-    )
-    if detail:
-        add_text(group, middle, box.y + 35, detail, size=10.5, fill=FAINT_INK, anchor="middle")
     if window:
-        label = shorten(window, DETAIL_LIMIT)
-        add_text(group, middle, box.y + 51, label, size=10.5, fill=FAINT_INK, weight="600", anchor="middle")
+        under = NAME_AT + 1 + LINE * (len(details) + 1)
+        write(under, shorten(window, DETAIL_LIMIT), size=10.5, fill=FAINT_INK, weight="600")
+
+
+def _draw_frame(parent: xml.Element, frame: Frame) -> None:
+    """Draw the frame of a processing element, its name in the corner."""
+    group = xml.SubElement(parent, "g", {"class": "element", "data-name": frame.name})
+    place = {"x": frame.x, "y": frame.y, "width": frame.width, "height": frame.height}
+    style = {"rx": "12", "fill": OUTSIDE, "fill-opacity": "0.08", "stroke": OUTSIDE, "stroke-opacity": "0.6"}
+    xml.SubElement(group, "rect", {**{name: decimal(at) for name, at in place.items()}, **style})
+    room = int((frame.width - 20) / _LEGEND_WIDTH)
+    add_text(
+        group, frame.x + 10, frame.y + 15, shorten_name(frame.name, room), size=11, fill=OUTSIDE, weight="600"
+    )
 
 
 def _draw_rectangle(
@@ -127,8 +168,33 @@ def _draw_curve(parent: xml.Element, curve: Curve) -> None:
             path += f"C{decimal(bend)} {decimal(y)} {decimal(bend)} {decimal(to_y)} {decimal(to_x)} {decimal(to_y)}"
     group = xml.SubElement(parent, "g", {"class": "edge", "data-from": curve.source, "data-to": curve.target})
     xml.SubElement(group, "path", {"d": path, "fill": "none", "stroke": OUTSIDE, "stroke-width": "1.6"})
+    _draw_head(group, tip, level)
+    if curve.label:
+        # On the side that the line does not come from.
+        above = points[-2][1] >= level
+        at = level - 4 if above else level + 12
+        add_text(group, tip - ARROW - 3, at, curve.label, size=10.5, fill=OUTSIDE, weight="600", anchor="end")
+
+
+def _draw_return(parent: xml.Element, line: Curve) -> None:
+    """Draw a stream that leads to a control port: dashed, with straight pieces."""
+    *_, (tip, level) = line.points
+    points = [*line.points[:-1], (tip - ARROW + 1, level)]
+    path = "M" + "L".join(f"{decimal(x)} {decimal(y)}" for x, y in points)
+    group = xml.SubElement(
+        parent, "g", {"class": "feedback", "data-from": line.source, "data-to": line.target}
+    )
+    style = {"fill": "none", "stroke": OUTSIDE, "stroke-width": "1.6", "stroke-dasharray": "5 4"}
+    xml.SubElement(group, "path", {"d": path, "stroke-linejoin": "round", **style})
+    _draw_head(group, tip, level)
+    (right, under), (left, _) = line.points[2:4]
+    middle = (left + right) / 2
+    add_text(group, middle, under - 4, line.label, size=10.5, fill=OUTSIDE, weight="600", anchor="middle")
+
+
+def _draw_head(parent: xml.Element, tip: float, level: float) -> None:
     head = f"M{decimal(tip)} {decimal(level)}l{decimal(-ARROW)} -4v8z"
-    xml.SubElement(group, "path", {"d": head, "fill": OUTSIDE})
+    xml.SubElement(parent, "path", {"d": head, "fill": OUTSIDE})
 
 
 def _draw_legend(parent: xml.Element, entries: list[tuple[str, bool]], y: float) -> None:

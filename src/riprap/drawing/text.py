@@ -6,25 +6,46 @@
                   ╚═══════════╝
 
 Wide terminals get it from left to right, others from top to bottom, and where even that is too wide, a list.
-A line that meets another (├ ┬ ┤ ┴ ┼) is the same stream; one that passes behind another (─│─) is not.
+A line that meets another (├ ┬ ┤ ┴ ┼) is the same operator's; one that passes behind another (─│─) is not. What an
+operator with several outputs sends has the name of the stream at its arrow. Streams that lead to a control port, and so
+may lead back, stand under the drawing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from riprap.drawing.canvas import Canvas
-from riprap.drawing.labels import shorten, shorten_name, window_label
+from riprap.drawing.labels import feedbacks, shorten, shorten_name, streams_label, window_label
 from riprap.drawing.layout import Layout, Slot, lay_out
 from riprap.drawing.routing import Wire, route
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator
 
 _LEGEND = "Doubled boxes keep state."
+_IN = "in: the processing element."
 _SINGLE = "╭─╮│╰╯├┬"  # corners and sides, then where a line leaves to the right and downwards
 _DOUBLE = "╔═╗║╚╝╟╤"
-_COLOURS = {"Source": "36", "Functor": "34", "Aggregate": "33", "Join": "35", "Sink": "32"}
+_COLOURS = {
+    "Source": "36",
+    "Functor": "34",
+    "Lookup": "34",
+    "Aggregate": "33",
+    "Sort": "33",
+    "TopN": "33",
+    "Join": "35",
+    "Barrier": "35",
+    "Split": "96",
+    "Union": "96",
+    "Punctor": "96",
+    "Deduplicate": "31",
+    "Delay": "31",
+    "Throttle": "31",
+    "Gate": "31",
+    "Custom": "95",
+    "Sink": "32",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +65,36 @@ _STYLES = (
 )
 
 
-def draw_text(graph: Graph, *, width: int = 100, colour: bool = False) -> str:
+def draw_text(
+    graph: Graph,
+    *,
+    width: int = 100,
+    colour: bool = False,
+    elements: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """Draw a graph with box characters, in lines of at most ``width`` characters.
 
-    ``colour`` adds terminal colours by kind of operator; they do not count as width.
+    ``colour`` adds terminal colours by kind of operator; they do not count as width. ``elements`` names the operators
+    of each processing element; if there are several, every box says in which it is.
     """
     layout = lay_out(graph)
-    legend = [shorten(_LEGEND, width)] if any(operator.stateful for operator in graph) else []
+    several = elements.items() if elements and len(elements) > 1 else ()
+    inside = {operator: element for element, operators in several for operator in operators}
+    legend = [shorten(line, width) for line in _legend(graph)]
+    legend += [shorten(_IN, width)] if inside else []
     for style in _STYLES:
-        canvas = _draw(graph, layout, style)
+        canvas = _draw(graph, layout, style, inside)
         if canvas.width <= width:
             return "\n".join([*canvas.lines(colour=colour), *legend])
     return "\n".join(shorten(line, width) for line in _list(graph, width))
+
+
+def _legend(graph: Graph) -> Iterator[str]:
+    for sender, target, streams in feedbacks(graph):
+        named = "" if streams == sender else f"{streams} of "
+        yield f"{named}{sender} ╌╌► control port of {target}"
+    if any(operator.stateful for operator in graph):
+        yield _LEGEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +111,13 @@ class _Box:
         return 2 + len(self.words)
 
     @classmethod
-    def of(cls, operator: Operator, limit: int) -> _Box:
+    def of(cls, operator: Operator, limit: int, element: str | None) -> _Box:
         kind = shorten(operator.kind, limit)
         words = [shorten_name(operator.name, limit)]
         # A line for each input, so that each arrow has a place of its own.
-        words += [shorten(window_label(operator) or "", limit)] if operator.stateful else []
+        window = window_label(operator)
+        words += [shorten(window, limit)] if window is not None else []
+        words += [shorten_name(f"in {element}", limit)] if element is not None else []
         words += [""] * (len(operator.inputs) - len(words))
         return cls(operator, kind, tuple(words), 4 + max(len(kind), *map(len, words)))
 
@@ -93,11 +134,11 @@ class _Box:
         canvas.write(x, y + self.height - 1, left_bottom + flat * (width - 2) + right_bottom, colour)
 
 
-def _draw(graph: Graph, layout: Layout, style: _Style) -> Canvas:
+def _draw(graph: Graph, layout: Layout, style: _Style, inside: Mapping[str, str]) -> Canvas:
     """Draw the layers one after the other, each followed by the channel to the next."""
     canvas = Canvas()
     right = style.rightward
-    boxes = {operator.name: _Box.of(operator, style.name_limit) for operator in graph}
+    boxes = {o.name: _Box.of(o, style.name_limit, inside.get(o.name)) for o in graph}
     places = layout.across(lambda s: _reach(boxes, s, right), 1 + style.gap, balanced=False)
     across = {slot: round(place) for slot, place in places.items()}
     start = 0
@@ -111,12 +152,13 @@ def _draw(graph: Graph, layout: Layout, style: _Style) -> Canvas:
             box = boxes[slot.name]
             x, y = (start, across[slot] - 1) if right else (across[slot] - box.width // 2, start)
             box.draw(canvas, x, y, depth if right else box.width)
-        start = _channel(canvas, layout, layer, boxes, across, start, depth, style)
+        start = _channel(canvas, graph, layout, layer, boxes, across, start, depth, style)
     return canvas
 
 
 def _channel(
     canvas: Canvas,
+    graph: Graph,
     layout: Layout,
     layer: tuple[Slot, ...],
     boxes: dict[str, _Box],
@@ -144,7 +186,14 @@ def _channel(
     legs = route(wires)
     begin = start + depth
     tracks = 1 + max((leg.track for leg in legs), default=-1)
-    end = begin + max(style.lead + tracks, 1 if right else 0)  # the cell of the arrowheads
+    labels = {
+        (slot, reader): shorten(streams_label(graph, slot.name, reader.name), style.name_limit)
+        for slot in layer
+        for reader in layout.after[slot]
+        if not reader.passing
+    }
+    room = 2 + max(map(len, labels.values())) if right and any(labels.values()) else 0
+    end = begin + max(style.lead + tracks + room, 1 if right else 0)  # the cell of the arrowheads
 
     def along(track: int | None, side: int) -> int:
         return side if track is None else begin + style.lead + track
@@ -162,11 +211,19 @@ def _channel(
         for at in wire.arrives:
             canvas.line(wire.stream, *_cells(right, (turn, wire.leaves), (turn, at)))
             canvas.line(wire.stream, *_cells(right, (turn, at), (along(leg.ends, end + 1), at)))
-    for slot in layer:
-        for reader in layout.after[slot]:
-            if not reader.passing:
-                x, y = _cell(right, (end, arrival(slot, reader)))
-                canvas.write(x, y, "►" if right else "▼")
+    for (slot, reader), label in labels.items():
+        x, y = _cell(right, (end, arrival(slot, reader)))
+        canvas.write(x, y, "►" if right else "▼")
+        if label and right:
+            canvas.write(x - len(label) - 2, y, f" {label} ")
+        elif label:
+            # Over the box, on the side where there is more room before the next arrow.
+            first = across[reader] - boxes[reader.name].width // 2
+            taken = [arrival(other, reader) for other in layout.before[reader]]
+            before = x - max([first, *(at + 2 for at in taken if at < x)]) - 1
+            behind = min([first + boxes[reader.name].width, *(at - 1 for at in taken if at > x)]) - x - 2
+            word = shorten(label, max(before, behind))
+            canvas.write(x + 2 if behind >= before else x - 1 - len(word), y, word)
     return end + 1
 
 
@@ -196,10 +253,13 @@ def _cells(right: bool, *points: tuple[int, int]) -> Iterator[tuple[int, int]]:
 
 
 def _list(graph: Graph, width: int) -> Iterator[str]:
-    """Name the operators in order, each with the numbers of those it reads."""
+    """Name the operators in order, each with the numbers of those it reads, and of those that steer it."""
     number = {operator.name: str(place) for place, operator in enumerate(graph, start=1)}
     for operator in graph:
         reads = "".join(f" ◄{number[name]}" for name in dict.fromkeys(o.name for o in graph.before(operator)))
+        reads += "".join(
+            f" ↺{number[sender]}" for sender, target, _ in feedbacks(graph) if target == operator.name
+        )
         rest = f"{reads} {operator.kind}{'*' if operator.stateful else ''}"
         room = max(width - len(number[operator.name]) - 1 - len(rest), 3)
         yield f"{number[operator.name]} {shorten_name(operator.name, room)}{rest}"

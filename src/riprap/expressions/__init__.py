@@ -11,7 +11,7 @@ from riprap.expressions.errors import EvaluationError, ExpressionError
 from riprap.expressions.parsing import Named, parse_condition, parse_select
 from riprap.expressions.scope import Scope
 from riprap.expressions.tree import Expression
-from riprap.expressions.types import check_type, normalise, parse_schema, type_name
+from riprap.expressions.types import check_type, hold, holding, normalise, parse_schema, type_name
 from riprap.expressions.users import UserAggregate, UserFunction
 from riprap.expressions.variables import Variable, Variables, parse_variables
 
@@ -28,6 +28,8 @@ __all__ = [
     "Variable",
     "Variables",
     "check_type",
+    "hold",
+    "holding",
     "normalise",
     "parse_aggregates",
     "parse_condition",

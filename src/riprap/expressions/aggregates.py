@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,8 +10,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from riprap.expressions.coercion import bounded
-from riprap.expressions.errors import ExpressionError, Misuse
-from riprap.expressions.functions import AGGREGATES
+from riprap.expressions.errors import ExpressionError, Misuse, near
+from riprap.expressions.functions import AGGREGATES, BUILTINS
 from riprap.expressions.parsing import Binder, Functions, Named, check_names, parse_items
 from riprap.expressions.scope import Entry, Scope
 from riprap.expressions.tree import Column, Expression, Literal, quoted
@@ -18,6 +19,7 @@ from riprap.expressions.types import (
     BIGINT,
     BINARY,
     DOUBLE,
+    INTERVAL,
     NULL,
     check_type,
     is_decimal,
@@ -31,6 +33,8 @@ from riprap.expressions.users import UserAggregate, check_arguments
 Aggregates = Mapping[str, UserAggregate]
 # Other names that Spark has for an aggregate; median(x) is percentile(x, 0.5).
 _SAME = {"mean": "avg", "median": "percentile", "stddev": "stddev_samp", "variance": "var_samp"}
+# What stands for a call in an output; texts are looked at too, so that nothing inside them is taken for one.
+_SLOT_OR_TEXT = re.compile(r"`[^`]*`|'(?:[^'\\]|\\.)*'")
 _OF_ANYTHING = ("first", "last")
 _OF_NO_ARRAY = ("collect_list", "count", "max", "min")
 
@@ -71,6 +75,19 @@ class Aggregation:
     calls: tuple[AggregateCall, ...]
     outputs: tuple[Named, ...]
 
+    @property
+    def sql(self) -> str:
+        """The outputs as a user would write them, with their names."""
+        calls = {quoted(call.slot): call.sql for call in self.calls}
+        texts = [
+            _SLOT_OR_TEXT.sub(lambda found: calls.get(found[0], found[0]), each.expression.sql)
+            for each in self.outputs
+        ]
+        return ", ".join(
+            text if text == each.name else f"{text} as {each.name}"
+            for text, each in zip(texts, self.outputs, strict=True)
+        )
+
 
 def parse_aggregates(
     text: str,
@@ -87,6 +104,8 @@ def parse_aggregates(
     [('$0', 'sum', 'price * size'), ('$1', 'sum', 'size')]
     >>> made.outputs[0].expression.sql
     '`$0` / `$1`'
+    >>> made.sql
+    'sum(price * size) / sum(size) as vwap'
     """
     calls = _Calls(scope=scope, functions=functions or {}, aggregates=aggregates or {})
     try:
@@ -129,6 +148,7 @@ class _Calls:
 
     def take(self, binder: Binder, node: exp.Anonymous) -> Expression | None:
         if not self._is_aggregate(node):
+            self._check_known(node)
             return None
         inner = Binder(text=binder.text, scope=self.scope, functions=self.functions, on_call=self._no_nesting)
         user = self._user(node)
@@ -148,6 +168,15 @@ class _Calls:
     def _is_aggregate(self, node: exp.Anonymous) -> bool:
         known = node.name.lower() in AGGREGATES or self._user(node) is not None
         return known and node.name not in self.functions
+
+    def _check_known(self, node: exp.Anonymous) -> None:
+        """Refuse an unknown name before its columns, which would be found to stand outside of any aggregate."""
+        if node.name not in self.functions and node.name.lower() not in BUILTINS:
+            known = [*AGGREGATES, *self.aggregates, *BUILTINS, *self.functions]
+            raise Misuse(
+                f"no aggregate and no function {node.name}()",
+                f"{near(node.name.lower(), known)}. Or bring your own: app.aggregate_function({node.name!r}, ...)",
+            )
 
     def _no_nesting(self, binder: Binder, node: exp.Anonymous) -> Expression | None:
         if self._is_aggregate(node):
@@ -212,6 +241,8 @@ def _fraction(argument: Expression) -> float:
 def _check_argument(name: str, argument: Expression, distinct: bool) -> None:
     """Refuse what an aggregate, by the name the user gave it, cannot take."""
     type, function = argument.type, _SAME.get(name, name)
+    if type == INTERVAL:
+        raise Misuse(f"{name} of an interval: {argument.sql}", "Write unix_micros(a) - unix_micros(b)")
     if function == "count" and not distinct:
         return
     if type == NULL:

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import decimals
+from riprap.expressions import decimals, intervals
 from riprap.expressions.casts import coerce
 from riprap.expressions.coercion import decimal_result, operand_types
 from riprap.expressions.errors import Misuse
@@ -15,11 +15,13 @@ from riprap.expressions.tree import Expression, Kernel, Order, Value, call
 from riprap.expressions.types import (
     BIGINT,
     DOUBLE,
+    INTERVAL,
     NULL,
     is_decimal,
     is_fractional,
     is_integral,
     is_numeric,
+    is_time,
     type_name,
 )
 
@@ -44,6 +46,8 @@ _BIGINT_DIGITS = 18
 
 def arithmetic(operator: str, left: Expression, right: Expression) -> Expression:
     """Build `left operator right` for + - * / % div."""
+    if INTERVAL in (left.type, right.type) or (is_time(left.type) and is_time(right.type)):
+        return intervals.arithmetic(operator, left, right)
     for side in (left, right):
         if not is_numeric(side.type) and side.type != NULL:
             raise Misuse(
@@ -104,6 +108,8 @@ def _integer_division(
 
 def negate(argument: Expression) -> Expression:
     """Build `-argument`."""
+    if argument.type == INTERVAL:
+        return intervals.negated(argument)
     _need_number("-", argument)
     _check_digits("-", argument)
     raises = is_integral(argument.type)
@@ -143,4 +149,6 @@ def _need_number(name: str, argument: Expression) -> None:
 def _hint(type: pa.DataType) -> str:
     if type == pa.string():
         return "Write a cast, such as cast(x as double)"
+    if is_time(type):
+        return "A time takes an interval, such as interval 5 minutes. Numbers are unix_seconds(x), cast(x as double)"
     return "Numbers are tinyint, smallint, int, bigint, float, double and decimal(p,s)"

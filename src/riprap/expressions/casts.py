@@ -1,8 +1,7 @@
 """Cast between types as Spark's ANSI mode does: a value that does not fit raises, or is null under try_cast.
 
 Each cast is a kernel, and where it can fail a test that says which rows fit. Left out on purpose, because
-the result depends on how Java prints or parses: float and double to string or decimal, timestamps to
-string, strings to decimal, date or timestamp.
+the result depends on how Java prints: float and double to string or decimal.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import decimals
+from riprap.expressions import decimals, moments
 from riprap.expressions.errors import Failure, Misuse
 from riprap.expressions.tree import Call, Expression, Kernel, Literal, Value, call
 from riprap.expressions.types import (
@@ -36,13 +35,13 @@ from riprap.expressions.types import (
     type_name,
 )
 
-_SPACES = "".join(map(chr, range(0x21))) + "\x7f"
 _JAVA_SPACES = "".join(map(chr, range(0x21)))
 _FRACTION = (
     r"^([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?|[+-]?(?i:inf|infinity)|(?i:nan)|[+-]NaN)$"
 )
 _TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
 _MICROS_A_DAY = 86_400_000_000
+_SECOND_DIGITS = 12
 
 
 def cast(argument: Expression, type: pa.DataType, *, safe: bool = False) -> Expression:
@@ -99,15 +98,40 @@ def _kernel(source: pa.DataType, target: pa.DataType) -> Kernel | None:
         return decimals.to_string
     if target == STRING and source == DATE:
         return _date_to_string
+    if target == STRING and source in (TIMESTAMP, TIMESTAMP_NTZ):
+        return moments.to_text
+    if source == STRING and is_time(target):
+        return partial(moments.from_text, type=target)
+    if source == STRING and is_decimal(target):
+        return partial(decimals.from_string, type=target)
     if source == STRING and is_integral(target):
         return partial(_string_to_integer, type=target)
     if source == STRING and is_fractional(target):
         return partial(_string_to_fraction, type=target)
     if source == STRING and target == BOOLEAN:
         return _string_to_boolean
-    if source == TIMESTAMP and target == BIGINT:
-        return _seconds
+    if source == TIMESTAMP and is_numeric(target):
+        return _from_timestamp(target)
+    if is_numeric(source) and target == TIMESTAMP:
+        return _to_timestamp(source)
     return None
+
+
+def _from_timestamp(target: pa.DataType) -> Kernel | None:
+    if is_fractional(target):
+        return partial(moments.to_fraction, type=target)
+    if is_decimal(target):
+        return None
+    return moments.to_seconds if target == BIGINT else partial(_seconds, type=target)
+
+
+def _to_timestamp(source: pa.DataType) -> Kernel | None:
+    """Beyond twelve digits of seconds Spark silently wraps a decimal around."""
+    if is_integral(source):
+        return moments.from_seconds
+    if is_fractional(source):
+        return _fraction_to_timestamp
+    return _decimal_to_timestamp if source.precision - source.scale <= _SECOND_DIGITS else None
 
 
 def _numeric(source: pa.DataType, target: pa.DataType) -> Kernel | None:
@@ -125,6 +149,8 @@ def _numeric(source: pa.DataType, target: pa.DataType) -> Kernel | None:
 
 
 def _may_fail(source: pa.DataType, target: pa.DataType) -> bool:
+    if (is_integral(source) and target == TIMESTAMP) or (source == TIMESTAMP and target == BIGINT):
+        return False
     if target in (STRING, DOUBLE, FLOAT, BOOLEAN):
         return bool(source == STRING)
     if is_integral(source) and is_integral(target):
@@ -173,35 +199,35 @@ def _decimal_to_integer(value: Value, *, type: pa.DataType) -> Value:
 
 def _between_times(value: Value, *, type: pa.DataType) -> Value:
     if value.type == DATE:
-        days = pc.cast(_view(value, pa.int32()), BIGINT)
-        return _view(pc.multiply_checked(days, _MICROS_A_DAY), type)
+        days = pc.cast(moments.view(value, pa.int32()), BIGINT)
+        return moments.view(pc.multiply_checked(days, _MICROS_A_DAY), type)
     if type == DATE:
-        micros = _view(value, BIGINT)
-        behind = pc.cast(pc.less(pc.remainder(micros, _MICROS_A_DAY), 0), BIGINT)
-        return _view(pc.cast(pc.subtract(pc.divide(micros, _MICROS_A_DAY), behind), pa.int32()), DATE)
-    return _view(value, type)
+        days = moments.floor_divided(moments.view(value, BIGINT), _MICROS_A_DAY)
+        return moments.view(pc.cast(days, pa.int32()), DATE)
+    return moments.view(value, type)
 
 
-def _seconds(value: Value) -> Value:
-    micros = _view(value, BIGINT)
-    behind = pc.cast(pc.less(pc.remainder(micros, 1_000_000), 0), BIGINT)
-    return pc.subtract(pc.divide(micros, 1_000_000), behind)
+def _seconds(value: Value, *, type: pa.DataType) -> Value:
+    return pc.cast(moments.to_seconds(value), type)
 
 
-def _view(value: Value, type: pa.DataType) -> Value:
-    return value.cast(type) if isinstance(value, pa.Scalar) else value.view(type)
+def _fraction_to_timestamp(value: Value) -> Value:
+    micros = pc.multiply(pc.cast(value, DOUBLE), 1e6)
+    return moments.view(_fraction_to_integer(micros, type=BIGINT), TIMESTAMP)
+
+
+def _decimal_to_timestamp(value: Value) -> Value:
+    wide = pc.cast(value, pa.decimal256(value.type.precision + 7, value.type.scale))
+    million = pa.scalar(Decimal(moments.MICROS_A_SECOND), pa.decimal256(7, 0))
+    return moments.view(pc.cast(pc.trunc(pc.multiply(wide, million)), BIGINT), TIMESTAMP)
 
 
 def _date_to_string(value: Value) -> Value:
-    """Print as Java does: years beyond 9999 carry a sign."""
-    text = pc.cast(value, STRING)
-    late = pc.greater(pc.utf8_length(text), 10)
-    signed = pc.and_(late, pc.invert(pc.starts_with(text, "-")))
-    return pc.if_else(signed, pc.binary_join_element_wise("+", text, ""), text)
+    return moments.signed_years(pc.cast(value, STRING), pc.year(value))
 
 
 def _string_to_integer(value: Value, *, type: pa.DataType) -> Value:
-    trimmed = pc.utf8_trim(value, characters=_SPACES)
+    trimmed = pc.utf8_trim(value, characters=moments.SPACES)
     if pc.all(pc.match_substring_regex(trimmed, r"^[+-]?[0-9]+$")).as_py() is False:
         raise Failure(f"not a {type_name(type)}")
     return pc.cast(pc.replace_substring_regex(trimmed, r"^\+", ""), type)
@@ -217,7 +243,7 @@ def _string_to_fraction(value: Value, *, type: pa.DataType) -> Value:
 
 
 def _string_to_boolean(value: Value) -> Value:
-    word = pc.ascii_lower(pc.utf8_trim(value, characters=_SPACES))
+    word = pc.ascii_lower(pc.utf8_trim(value, characters=moments.SPACES))
     true = pc.is_in(word, value_set=pa.array(_TRUE))
     known = pc.or_(true, pc.is_in(word, value_set=pa.array(_FALSE)))
     if pc.all(pc.or_(known, pc.is_null(word))).as_py() is False:
@@ -227,11 +253,14 @@ def _string_to_boolean(value: Value) -> Value:
 
 def _hint(source: pa.DataType, target: pa.DataType) -> str:
     if target == STRING:
-        return "To string: tinyint, smallint, int, bigint, decimal, boolean, date"
+        return "To string: tinyint, smallint, int, bigint, decimal, boolean, date, timestamp, timestamp_ntz"
     if source == STRING:
-        return "From string: tinyint, smallint, int, bigint, float, double, boolean"
+        return "From string: numbers, boolean, date, timestamp and timestamp_ntz"
     if is_fractional(source) and is_decimal(target):
         return "Java's printing of doubles decides the digits; cast to bigint, or keep double"
-    if TIMESTAMP_NTZ in (source, target) or is_time(source) or is_time(target):
-        return "Between date, timestamp and timestamp_ntz; timestamp also to bigint"
+    if is_time(source) or is_time(target):
+        return (
+            "Between date, timestamp and timestamp_ntz; timestamp also to and from whole numbers, float and double, "
+            f"and from decimal with at most {_SECOND_DIGITS} digits before the point"
+        )
     return "Between the numeric types and boolean"

@@ -18,6 +18,9 @@ from riprap.expressions.tree import Kernel, Value
 from riprap.expressions.types import DOUBLE, FLOAT, STRING, type_name
 
 _WIDE = 76
+_SPACES = "".join(map(chr, range(0x21)))
+_NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?\z"
+_FIELDS = r"\A\+?(?P<sign>-?)0*(?P<whole>[0-9]*)\.?(?P<fraction>[0-9]*)\z"
 _PLAIN_SCALE = 6
 _EXACT_DOUBLE_DIGITS = 15  # integers of 15 digits and powers of ten up to 22 are exact doubles
 
@@ -174,6 +177,37 @@ def to_string(value: Value) -> Value:
     padded = pc.utf8_lpad(pc.utf8_trim(digits, characters="-"), width=scale + 1, padding="0")
     whole, fraction = pc.utf8_slice_codeunits(padded, 0, -scale), pc.utf8_slice_codeunits(padded, -scale)
     return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole, ""), fraction, ".")
+
+
+def from_string(value: Value, *, type: pa.DataType) -> Value:
+    """Read text as Java's BigDecimal does, and round half up, for which the digit after the last one is enough."""
+    if isinstance(value, pa.Scalar):
+        return from_string(pa.array([value.as_py()], STRING), type=type)[0]
+    text = pc.utf8_trim(value, characters=_SPACES)
+    if pc.all(pc.match_substring_regex(text, _NUMBER)).as_py() is False:
+        raise Failure(f"not a {type_name(type)}")
+    powers = pc.fill_null(pc.match_substring_regex(text, "[eE]"), False)
+    if pc.any(powers).as_py():
+        text = pc.replace_with_mask(
+            text, powers, pa.array([_plain(each) for each in text.filter(powers).to_pylist()], STRING)
+        )
+    fields = pc.extract_regex(text, pattern=_FIELDS)
+    sign, whole, fraction = (pc.struct_field(fields, name) for name in ("sign", "whole", "fraction"))
+    if pc.any(pc.greater(pc.utf8_length(whole), 38)).as_py():
+        raise Failure(f"{type_name(type)} overflow")
+    digits = pc.utf8_rpad(pc.utf8_slice_codeunits(fraction, 0, type.scale + 1), type.scale + 1, "0")
+    whole = pc.utf8_lpad(whole, 1, "0")
+    exact = pc.cast(pc.binary_join_element_wise(sign, whole, "", ""), STRING)
+    exact = pc.binary_join_element_wise(exact, digits, ".")
+    return rounded(pc.cast(exact, pa.decimal256(_WIDE, type.scale + 1)), type)
+
+
+def _plain(text: str) -> str:
+    """Write a number with an exponent without it; one beyond every decimal as just beyond them."""
+    number = Decimal(text)
+    if not number or number.adjusted() < -_WIDE:
+        return "0"
+    return format(number, "f") if number.adjusted() < _WIDE else "9" * _WIDE
 
 
 def with_room(value: Value) -> Value:

@@ -10,6 +10,20 @@ import difflib
 from collections.abc import Iterable
 
 
+def check_text(given: object, example: str) -> None:
+    """Refuse what is not SQL in a text: a list of columns, a Python function, a column of Spark's."""
+    if isinstance(given, str):
+        return
+    shown = " ".join(repr(given).split())
+    if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
+        example = ", ".join(given)
+    raise ExpressionError(
+        "",
+        f"SQL is given as a text, this is a {type(given).__name__}: {shown[:60]}{'...' if shown[60:] else ''}",
+        f'Write it out, as "{example}"',
+    )
+
+
 class ExpressionError(ValueError):
     """Report SQL text that Riprap cannot accept, with the place and a way out.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
 
-from riprap.expressions.errors import Misuse
+from riprap.expressions import moments
+from riprap.expressions.errors import Failure, Misuse
 from riprap.expressions.tree import Literal
 from riprap.expressions.types import (
     BIGINT,
@@ -24,8 +24,7 @@ from riprap.expressions.types import (
 )
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
+_ZONELESS = re.compile(r"[0-9T:. -]+")
 
 
 def number(text: str, negative: bool = False) -> Literal:
@@ -66,19 +65,15 @@ def null() -> Literal:
 
 def time(text: str, type: pa.DataType) -> Literal:
     """Make a date, timestamp or timestamp_ntz literal; a timestamp without a zone is in UTC."""
-    sql = f"{type_name(type)}'{text}'"
-    pattern = _DATE if type == DATE else _INSTANT
-    if not pattern.fullmatch(text):
-        form = "2020-01-31" if type == DATE else "2020-01-31 12:34:56.789"
-        raise Misuse(f"not a {type_name(type)}: {text!r}", f"Write {type_name(type)}'{form}'")
+    plain = type == TIMESTAMP or _ZONELESS.fullmatch(text)
     try:
-        if type == DATE:
-            return _literal(sql, type, date.fromisoformat(text))
-        whole, _, fraction = text.partition(".")
-        moment = datetime.fromisoformat(whole).replace(microsecond=int(fraction.ljust(6, "0")))
-    except ValueError as error:
-        raise Misuse(f"not a {type_name(type)}: {text!r}", str(error)) from None
-    return _literal(sql, type, moment.replace(tzinfo=UTC) if type == TIMESTAMP else moment)
+        if not plain:
+            raise Failure(f"not a {type_name(type)}")
+        scalar = moments.from_text(pa.scalar(text), type=type)
+    except Failure as failure:
+        form = "2020-01-31" if type == DATE else "2020-01-31 12:34:56.789"
+        raise Misuse(f"{failure}: {text!r}", f"Write {type_name(type)}'{form}'") from None
+    return Literal(sql=f"{type_name(type)}'{text}'", type=type, columns=frozenset(), scalar=scalar)
 
 
 def _literal(sql: str, type: pa.DataType, value: object, negative: bool = False) -> Literal:

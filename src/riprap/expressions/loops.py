@@ -27,7 +27,7 @@ from riprap.expressions.types import BOOLEAN, is_decimal, is_fractional
 _CAN = (
     "What depends on a variable may use + - * / % div, comparisons, and, or, not, is null, in, between, case, if, "
     "coalesce, nullif, least, greatest, abs, floor, ceil, sqrt, exp, ln, pow, isnan, and casts between numbers, "
-    "boolean, dates and timestamps"
+    "boolean, dates and timestamps; intervals beside timestamps"
 )
 _NO_DECIMALS = "Decimals do not mix with variables: write 1.5e0 for a double, or cast(x as double)"
 

@@ -11,22 +11,27 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from riprap.expressions import literals
+from riprap.expressions import intervals, literals
 from riprap.expressions.arithmetic import arithmetic, negate
 from riprap.expressions.casts import cast
 from riprap.expressions.comparison import compare, is_in, is_not_null, is_null
-from riprap.expressions.errors import ExpressionError, Misuse
+from riprap.expressions.errors import ExpressionError, Misuse, check_text
 from riprap.expressions.functions import build_call
+from riprap.expressions.lists import element
 from riprap.expressions.logic import case, connect, if_, negation
+from riprap.expressions.matching import rlike
 from riprap.expressions.scope import Entry, Scope
 from riprap.expressions.strings import joined, like
 from riprap.expressions.tree import Column, Expression, quoted
-from riprap.expressions.types import BOOLEAN, NULL, from_sql, type_name
+from riprap.expressions.types import BOOLEAN, INTERVAL, NULL, from_sql, type_name
 from riprap.expressions.users import UserFunction
 
 Functions = Mapping[str, UserFunction]
 PREFIX = "select "
-_OPERATORS = "+ - * / % div || = <> < <= > >= <=> and or not is null, in, between, like, case, cast, try_cast"
+_OPERATORS = (
+    "+ - * / % div || = <> < <= > >= <=> and or not is null, in, between, like, rlike, [ ], case, cast, try_cast, "
+    "interval"
+)
 
 
 class Dialect(Spark):
@@ -94,6 +99,7 @@ def parse_select(text: str, scope: Scope, functions: Functions | None = None) ->
 
 def parse_items(text: str) -> list[exp.Expression]:
     """Split a comma list into syntax trees."""
+    check_text(text, "price > 3 and size is not null")
     if not text.strip():
         raise ExpressionError(text, "the expression is empty")
     try:
@@ -141,9 +147,17 @@ class Binder:
         if not name and isinstance(item, exp.Column):
             name = self._found(item).name
         if not name:
-            raise self.error(item, f"{expression.sql} has no name", f"Write: {expression.sql} as name")
+            # As the user wrote it: calls of aggregates have names of their own by now.
+            written = item.sql("spark", normalize_functions=False)
+            raise self.error(item, f"{written} has no name", f"Write: {written} as name")
         if expression.type == NULL:
             raise self.error(item, f"{name} is null without a type", "Write cast(null as int)")
+        if expression.type == INTERVAL:
+            raise self.error(
+                item,
+                f"{name} is an interval, which no column can be",
+                "Write unix_micros(a) - unix_micros(b)",
+            )
         return Named(name=name, expression=expression)
 
     def star(self, item: exp.Expression) -> tuple[Entry, ...]:
@@ -230,6 +244,19 @@ class Binder:
         made = like(self.bind(node.this), self.bind(node.expression))
         return negation(made) if node.args.get("negate") else made
 
+    def item(self, node: exp.Bracket) -> Expression:
+        if len(node.expressions) != 1:
+            raise Misuse(f"an array has one number in [ ]: {node.sql('spark')}")
+        return element(self.bind(node.this), self.bind(node.expressions[0]))
+
+    def interval(self, node: exp.Interval) -> Expression:
+        unit = node.args.get("unit")
+        if not isinstance(node.this, exp.Literal) or not isinstance(unit, exp.Var | None):
+            raise Misuse(
+                f"not an interval: {node.sql('spark')}", "Write interval 5 minutes, or n * interval 1 minute"
+            )
+        return intervals.literal(f"{node.this.name} {unit.name if unit else ''}".strip())
+
     def if_(self, node: exp.If) -> Expression:
         parts = [node.this, node.args["true"], node.args.get("false")]
         if parts[2] is None:
@@ -286,6 +313,10 @@ _BUILDERS: dict[type[exp.Expression], Callable[[Binder, Any], Expression]] = {
     exp.Between: Binder.between,
     exp.Like: Binder.like,
     exp.If: Binder.if_,
+    exp.Bracket: Binder.item,
+    exp.Interval: Binder.interval,
+    exp.RegexpLike: lambda binder, node: rlike(binder.bind(node.this), binder.bind(node.expression)),
+    exp.RawString: lambda binder, node: literals.string(node.name),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import arithmetic, casts, comparison, logic, mathematics
+from riprap.expressions import arithmetic, casts, comparison, intervals, logic, mathematics, moments
 from riprap.expressions.source import DTYPES, Operand, Source, both, whole
 from riprap.expressions.tree import Call, Expression, Kernel
 from riprap.expressions.types import BIGINT, DATE, STRING, is_fractional, is_integral, type_name
@@ -83,6 +83,13 @@ def _operation(source: Source, node: Call, values: Sequence[str], valid: str, *,
     value, wraps = source.pair(f"{name}({values[0]}, {values[1]})")
     condition = wraps if node.type == BIGINT else f"not ({_range(node.type, value)})"
     source.fail(node, f"{type_name(node.type)} overflow", condition, valid)
+    return value
+
+
+def _moment(source: Source, node: Call, values: Sequence[str], valid: str, *, name: str) -> str:
+    """Write what moves a timestamp or makes an interval; both are microseconds."""
+    value, wraps = source.pair(f"{name}({values[0]}, {values[1]})")
+    source.fail(node, f"{type_name(node.type)} overflow", wraps, valid)
     return value
 
 
@@ -258,7 +265,7 @@ _CASTS: Mapping[Kernel, Cast] = {
     casts._not_zero: _not_zero,
     casts._fraction_to_integer: _cut,
     casts._between_times: _between_times,
-    casts._seconds: _seconds,
+    moments.to_seconds: _seconds,
     mathematics._same: _same,
 }
 _COMPARISONS: Mapping[Kernel, str] = {
@@ -273,6 +280,9 @@ _STRICT: Mapping[Kernel, Strict] = {
     pc.add_checked: partial(_operation, sign="+", name="added"),
     pc.subtract_checked: partial(_operation, sign="-", name="subtracted"),
     pc.multiply_checked: partial(_operation, sign="*", name="multiplied"),
+    intervals.added: partial(_moment, name="added"),
+    intervals.subtracted: partial(_moment, name="subtracted"),
+    intervals.multiplied: partial(_moment, name="multiplied"),
     pc.divide_checked: _divide,
     pc.remainder: _remainder,
     pc.remainder_checked: _remainder,

@@ -1,7 +1,7 @@
 """Hold the source text of a loop over tuples while it is written, for Numba to compile.
 
-In the source whole numbers, dates, timestamps and the codes of strings are int64, whatever their width; float,
-double and boolean are themselves. A value comes with a flag that says whether it is valid. The value of a null
+In the source whole numbers, dates, timestamps, intervals and the codes of strings are int64, whatever their width;
+float, double and boolean are themselves. A value comes with a flag that says whether it is valid. The value of a null
 may be anything, but that of a null boolean is False, so a condition is its value alone.
 
 Nothing of a user's text gets into the source: names are numbered, strings are codes, numbers are printed anew.
@@ -26,6 +26,7 @@ from riprap.expressions.types import (
     DOUBLE,
     FLOAT,
     INT,
+    INTERVAL,
     SMALLINT,
     STRING,
     TIMESTAMP,
@@ -46,6 +47,7 @@ DTYPES: Mapping[pa.DataType, np.dtype[Any]] = {
     DATE: np.dtype(np.int32),
     TIMESTAMP: np.dtype(np.int64),
     TIMESTAMP_NTZ: np.dtype(np.int64),
+    INTERVAL: np.dtype(np.int64),
     STRING: np.dtype(np.int32),
 }
 _ZEROS = {BOOLEAN: "False", FLOAT: "np.float32(0.0)", DOUBLE: "0.0"}

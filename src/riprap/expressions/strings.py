@@ -38,14 +38,14 @@ def concat(arguments: Sequence[Expression]) -> Expression:
 
 def joined(left: Expression, right: Expression) -> Expression:
     """Build `left || right`."""
-    _need_text("||", (left, right))
+    need_text("||", (left, right))
     return call(f"{left.operand} || {right.operand}", STRING, _concat, left, right, atomic=False)
 
 
 def substring(arguments: Sequence[Expression]) -> Expression:
     """Build `substring(text, position, length)`: counted from 1, or from the end when negative."""
     text, *rest = arguments
-    _need_text("substring", (text,))
+    need_text("substring", (text,))
     position = literal_int("substring", rest[0])
     count = literal_int("substring", rest[1]) if len(rest) > 1 else None
     start = position - 1 if position > 0 else position
@@ -72,8 +72,8 @@ def contains(arguments: Sequence[Expression]) -> Expression:
 
 def like(text: Expression, pattern: Expression) -> Expression:
     """Build `text like 'pattern'`: % is any text, _ one character, a backslash takes either literally."""
-    _need_text("like", (text,))
-    wanted = _literal_text("like", pattern)
+    need_text("like", (text,))
+    wanted = literal_text("like", pattern)
     sql = f"{text.operand} like {pattern.sql}"
     return call(sql, BOOLEAN, partial(pc.match_substring_regex, pattern=_regex(wanted)), text, atomic=False)
 
@@ -99,25 +99,27 @@ def _literally(character: str) -> str:
 
 
 def _text(name: str, type: pa.DataType, kernel: Kernel, arguments: Sequence[Expression]) -> Expression:
-    _need_text(name, arguments)
+    need_text(name, arguments)
     return call(f"{name}({', '.join(each.sql for each in arguments)})", type, kernel, *arguments)
 
 
 def _matching(name: str, kernel: Kernel, arguments: Sequence[Expression]) -> Expression:
     text, pattern = arguments
-    _need_text(name, (text,))
-    wanted = _literal_text(name, pattern)
+    need_text(name, (text,))
+    wanted = literal_text(name, pattern)
     sql = f"{name}({text.sql}, {pattern.sql})"
     return call(sql, BOOLEAN, partial(kernel, pattern=wanted), text, order=Order.LEFT_FIRST)
 
 
-def _literal_text(name: str, argument: Expression) -> str:
-    if not isinstance(argument, Literal) or argument.type != STRING:
+def literal_text(name: str, argument: Expression) -> str:
+    """Return the text of a literal, or refuse what is none."""
+    if not isinstance(argument, Literal) or argument.type != STRING or not argument.scalar.is_valid:
         raise Misuse(f"{name} needs a string literal here, got {argument.sql}")
     return str(argument.scalar.as_py())
 
 
-def _need_text(name: str, arguments: Sequence[Expression]) -> None:
+def need_text(name: str, arguments: Sequence[Expression]) -> None:
+    """Refuse arguments that are no texts."""
     for argument in arguments:
         if argument.type != STRING:
             raise Misuse(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from riprap.expressions.errors import ExpressionError, Misuse
+from riprap.expressions.errors import ExpressionError, Misuse, check_text, near
 
 BOOLEAN = pa.bool_()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE = pa.float32(), pa.float64()
 STRING, BINARY, DATE, NULL = pa.string(), pa.binary(), pa.date32(), pa.null()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+INTERVAL = pa.duration("us")  # inside of expressions only
 MAX_PRECISION = 38
 
 INTEGRALS = (TINYINT, SMALLINT, INT, BIGINT)
@@ -34,11 +37,15 @@ _NAMES = {
     TIMESTAMP: "timestamp",
     TIMESTAMP_NTZ: "timestamp_ntz",
     NULL: "void",
+    INTERVAL: "interval day to second",
 }
 SUPPORTED = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, "
     "timestamp (UTC, microseconds), timestamp_ntz (microseconds), and array<T> of one of these"
 )
+
+_LEAD = "create table t ("
+_HOW = f"Write: name type, name type, ... Types: {SUPPORTED}"
 
 _FROM_SQL = {
     exp.DataType.Type.BOOLEAN: BOOLEAN,
@@ -81,7 +88,9 @@ def check_type(type: pa.DataType, where: str = "") -> pa.DataType:
         return STRING
     if type in (pa.large_binary(), pa.binary_view()):
         return BINARY
-    if type in _NAMES and type != NULL:
+    if pa.types.is_timestamp(type) and type.tz and type.unit == "us":  # an instant is the same in every zone
+        return TIMESTAMP
+    if type in _NAMES and type not in (NULL, INTERVAL):
         return type
     if pa.types.is_decimal128(type) and 0 <= type.scale <= type.precision:
         return type
@@ -89,6 +98,38 @@ def check_type(type: pa.DataType, where: str = "") -> pa.DataType:
         return pa.list_(check_type(type.value_type, where))
     suffix = f" of {where}" if where else ""
     raise ExpressionError("", f"type {type}{suffix} is not supported", f"Supported types: {SUPPORTED}")
+
+
+def holding(type: pa.DataType, where: str = "") -> pa.DataType:
+    """Return the dialect's type that holds what columns of files and tables have, as far as it fits.
+
+    >>> holding(pa.timestamp("ns")), holding(pa.uint32())
+    (TimestampType(timestamp[us]), DataType(int64))
+    """
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    if pa.types.is_timestamp(type):
+        return TIMESTAMP_NTZ if type.tz is None else TIMESTAMP
+    if pa.types.is_unsigned_integer(type):
+        return {8: SMALLINT, 16: INT}.get(type.bit_width, BIGINT)
+    if pa.types.is_decimal32(type) or pa.types.is_decimal64(type):
+        return pa.decimal128(type.precision, type.scale)
+    if pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type) or is_list(type):
+        return check_type(pa.list_(holding(type.value_type, where)), where)
+    return {pa.date64(): DATE, pa.float16(): FLOAT}.get(type) or check_type(type, where)
+
+
+def hold(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Cast a column to the type that holds it, or raise ArrowInvalid if something would be cut off.
+
+    >>> hold(pa.chunked_array([["a"]]).dictionary_encode(), pa.string()).to_pylist()
+    ['a']
+    """
+    if pa.types.is_dictionary(column.type):
+        # Not by a cast of the column: Arrow has none for each type of values.
+        parts = [part.dictionary.cast(wanted).take(part.indices) for part in column.chunks]
+        return pa.chunked_array(parts, wanted)
+    return column if column.type == wanted else column.cast(wanted)
 
 
 def normalise(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -109,14 +150,15 @@ def parse_schema(text: str) -> pa.Schema:
     >>> parse_schema("a bigint, b decimal(10,2) not null").field("b")
     pyarrow.Field<b: decimal128(10, 2) not null>
     """
+    check_text(text, "ticker string, price double")
     try:
-        table = sqlglot.parse_one(f"create table t ({text})", dialect="spark")
+        table = sqlglot.parse_one(f"{_LEAD}{text})", dialect="spark")
     except SqlglotError as error:
-        raise ExpressionError(text, f"not a schema: {error}", "Write: name type, name type, ...") from None
+        raise _schema_error(text, error) from None
     definitions = list(table.find_all(exp.ColumnDef))
     schema = table.this
     if not isinstance(schema, exp.Schema) or not 0 < len(definitions) == len(schema.expressions):
-        raise ExpressionError(text, "not a schema", "Write: name type, name type, ...")
+        raise ExpressionError(text, "not a schema", _HOW)
     fields: list[pa.Field] = []
     for definition in definitions:
         if definition.args.get("kind") is None:
@@ -132,6 +174,20 @@ def parse_schema(text: str) -> pa.Schema:
     if repeated:
         raise ExpressionError(text, f"column {repeated[0]!r} is there twice")
     return pa.schema(fields)
+
+
+def _schema_error(text: str, error: SqlglotError) -> ExpressionError:
+    """Say where a schema goes wrong, in its own words: sqlglot shows what it was wrapped in."""
+    first: dict[str, Any] = next(iter(getattr(error, "errors", ())), {})
+    word, end = str(first.get("highlight") or ""), int(first.get("col") or 0) - len(_LEAD)
+    if first.get("line") != 1 or not word or not len(word) <= end <= len(text):
+        return ExpressionError(text, "not a schema", _HOW)
+    before = text[: end - len(word)].rpartition(",")[2].split()
+    if len(before) == 1:
+        known = [name for type, name in _NAMES.items() if type not in (NULL, INTERVAL)]
+        hint = near(word.lower(), [*known, "decimal(p,s)", "array<T>"])
+        return ExpressionError(text, f"no type {word!r}", hint, end - len(word), end)
+    return ExpressionError(text, f"not a schema: {word!r} has no place there", _HOW, end - len(word), end)
 
 
 def from_sql(type: exp.DataType) -> pa.DataType:

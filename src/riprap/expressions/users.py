@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from riprap.expressions.errors import EvaluationError, Misuse
 from riprap.expressions.tree import Columns, Expression, Risk, Value, columns_of
-from riprap.expressions.types import NULL, check_type, normalise, type_name
+from riprap.expressions.types import INTERVAL, NULL, check_type, normalise, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +107,7 @@ def check_arguments(name: str, arguments: Sequence[Expression]) -> None:
     for argument in arguments:
         if argument.type == NULL:
             raise Misuse(f"null has no type as an argument of {name}()", "Write cast(null as int)")
+        if argument.type == INTERVAL:
+            raise Misuse(
+                f"{name}() gets an interval: {argument.sql}", "Write unix_micros(a) - unix_micros(b)"
+            )

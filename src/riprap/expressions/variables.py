@@ -19,10 +19,10 @@ from riprap.expressions.parsing import Binder, Functions, Named, column, parse_i
 from riprap.expressions.scope import Entry, Scope
 from riprap.expressions.source import DTYPES
 from riprap.expressions.tree import Columns, Expression, columns_of, quoted
-from riprap.expressions.types import NULL, is_decimal, is_numeric, normalise, type_name
+from riprap.expressions.types import INTERVAL, NULL, is_decimal, is_numeric, normalise, type_name
 
 Types = Mapping[str, pa.DataType]
-_TYPES = f"Variables are {', '.join(type_name(type) for type in DTYPES)}"
+_TYPES = f"Variables are {', '.join(type_name(type) for type in DTYPES if type != INTERVAL)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class _Updates:
                     f"variable {name} is {type_name(type)}, which a variable cannot be",
                     "Start from a double, such as 0e0 or cast(0 as double), or cast the update to double",
                 )
-            if type not in DTYPES:
+            if type not in DTYPES or type == INTERVAL:
                 raise self._error(f"variable {name} is {type_name(type)}, which a variable cannot be", _TYPES)
         return types
 

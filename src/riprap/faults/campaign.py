@@ -53,9 +53,14 @@ class Task:
     repetition: int
 
     @property
+    def cell(self) -> str:
+        """The name it has in common with its repetitions."""
+        return f"{self.model}/{'+'.join(self.targets)}/{self.offset}/{self.outage}"
+
+    @property
     def id(self) -> str:
         """Its name, by which it can be repeated alone."""
-        return f"{self.model}/{'+'.join(self.targets)}/{self.offset}/{self.outage}/{self.repetition}"
+        return f"{self.cell}/{self.repetition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ def _model(told: Any, folder: Path) -> Model | Crash:
             change="bits" if change == "bits" else _function(change, folder),
         )
     if kind == "crash":
-        known = _entries(kind, options or {}, ("protection", "memory", "age"))
+        known = _entries(kind, options or {}, ("protection", "restart", "memory", "age"))
         if "protection" in known:
             known["protection"] = _protection(known["protection"])
         return Crash(**known)

@@ -13,6 +13,7 @@ from riprap.faults.campaign import Campaign, Outage, Targets
 from riprap.faults.metrics import (
     Anova,
     Line,
+    bounded_interval,
     data_dependency,
     fit_line,
     interval_of,
@@ -46,11 +47,40 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AtOutage:
+    """R and I of outages of one length, offset by offset; None where trials failed.
+
+    Those of the whole campaign are the worst at the longest outage.
+    """
+
+    outage: str
+    R: tuple[int | None, ...]
+    I: tuple[float | None, ...]  # noqa: E741  (the paper's name)
+
+    @property
+    def worst(self) -> tuple[int | None, float | None]:
+        """The worst R and the worst I of any offset."""
+        return max((r for r in self.R if r is not None), default=None), max(
+            (i for i in self.I if i is not None), default=None
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        worst = self.worst
+        return {
+            "outage": self.outage,
+            "R": worst[0],
+            "I": worst[1],
+            "R_at": list(self.R),
+            "I_at": list(self.I),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Criticality:
     """The metrics of a target under a model of faults, as equations 1 to 8 define them.
 
     ``lengths`` are the outages in tuples; ``quality`` and its ``intervals`` are by offset and outage, ``lines`` by
-    offset.
+    offset, ``by_outage`` has R and I of every outage and offset.
     """
 
     model: str
@@ -69,6 +99,7 @@ class Criticality:
     intervals: Floats
     lines: tuple[Line | None, ...]
     spans: tuple[Span, ...]
+    by_outage: tuple[AtOutage, ...]
     notices: bool
     unknown: int
     varies: bool
@@ -143,6 +174,7 @@ class Criticality:
                 }
                 for span in self.spans
             ],
+            "by_outage": [each.to_json() for each in self.by_outage],
         }
 
 
@@ -210,19 +242,20 @@ def _evaluate(
         model=model,
         targets=targets,
         C=C,
-        C_interval=interval_of(np.array(sure)) if sure else _UNKNOWN,
+        C_interval=bounded_interval(np.array(sure)) if sure else _UNKNOWN,
         correlations=correlations,
         D=dependency.deviation,
         anova=dependency.anova,
         R=max((span.recovery for span in spans), default=None),
-        R_interval=interval_of(worst[:, 0]) if len(worst) else _UNKNOWN,
+        R_interval=bounded_interval(worst[:, 0]) if len(worst) else _UNKNOWN,
         I=max((span.impact for span in spans), default=math.nan),
-        I_interval=interval_of(worst[:, 1]) if len(worst) else _UNKNOWN,
+        I_interval=bounded_interval(worst[:, 1]) if len(worst) else _UNKNOWN,
         lengths=lengths,
         quality=quality,
         intervals=np.array([[interval_of(cell) if len(cell) else _UNKNOWN for cell in row] for row in each]),
         lines=tuple(fit_line(lengths, row) for row in quality),
         spans=tuple(spans),
+        by_outage=tuple(_at_outage(campaign, outage, cells, runs) for outage in campaign.outages),
         notices=sensitive,
         unknown=unknown,
         varies=campaign.repetitions < 2 or any(len(c) > 1 and np.ptp(c) > 0 for row in each for c in row),
@@ -243,8 +276,7 @@ def _spans(
         longest = cells[offset, campaign.outages[-1]]
         if not longest:
             continue
-        begin = longest[0][1].begins
-        wrong = np.array([trial.over(np.asarray(runs[seed].local)) for seed, trial in longest])[:, begin:]
+        begin, wrong = _after_fault(longest, runs)
         errors = local_errors(wrong, right[:, begin:], signed=True)
         recovery, impact = _recover(campaign, errors)
         spans.append(
@@ -264,6 +296,31 @@ def _spans(
         sensitive = sensitive or notices(wrong[:, changed - begin], right[:, changed])
     worst = np.array([np.max(np.array(found, float), axis=0) for found in repeated.values()])
     return spans, sensitive, worst
+
+
+def _at_outage(
+    campaign: Campaign,
+    outage: Outage,
+    cells: Mapping[tuple[int, Outage], Sequence[tuple[int, Scored]]],
+    runs: Mapping[int, GoldenScored],
+) -> AtOutage:
+    right = np.array([run.local for run in runs.values()])
+    found: list[tuple[int | None, float | None]] = []
+    for offset in campaign.offsets:
+        if not cells[offset, outage]:
+            found.append((None, None))
+            continue
+        begin, wrong = _after_fault(cells[offset, outage], runs)
+        found.append(_recover(campaign, local_errors(wrong, right[:, begin:])))
+    return AtOutage(outage=str(outage), R=tuple(r for r, _ in found), I=tuple(i for _, i in found))
+
+
+def _after_fault(
+    repeated: Sequence[tuple[int, Scored]], runs: Mapping[int, GoldenScored]
+) -> tuple[int, Floats]:
+    """Return the section in which a fault begins, and the scores of its repetitions from there on."""
+    begin = repeated[0][1].begins
+    return begin, np.array([trial.over(np.asarray(runs[seed].local)) for seed, trial in repeated])[:, begin:]
 
 
 def _mean(values: Floats) -> float:

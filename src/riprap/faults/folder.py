@@ -14,7 +14,6 @@ line that a crash cut off is removed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -27,15 +26,19 @@ from riprap.errors import RunError
 from riprap.faults.campaign import Campaign
 from riprap.faults.scoring import GoldenScored, Scored
 from riprap.graph.graph import Graph
-from riprap.state.saving import save_json
+from riprap.state.leases import lock
+from riprap.state.saving import load_json, save_json
 
-FORMAT = "riprap-campaign/1"
+# 1 counted positions of lags and delays from 0, a last section that is cut short as a whole one, and had R and I of
+# the longest outage alone.
+FORMAT = "riprap-campaign/2"
 T = TypeVar("T")
 
 
 def fingerprint(graph: Graph, campaign: Campaign, about: Mapping[str, Any]) -> str:
     """Return what tells one question from another: the graph, the campaign, the feed and what else it depends on."""
     told = {
+        "format": FORMAT,
         "operators": [
             [o.name, o.kind, o.summary(), [list(port) for port in o.ports], repr(o.protect)] for o in graph
         ],
@@ -56,13 +59,9 @@ class CampaignFolder:
     def open(cls, path: Path, about: Mapping[str, Any]) -> Iterator[CampaignFolder]:
         """Open the folder of a campaign, or make it, for this process alone; one with another in it is refused."""
         found = cls._open(path, about)
-        with open(path / ".lock", "wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(
-                    f"another process is at work in {path}. Wait for it, or name another folder"
-                ) from None
+        with open(path / ".lock", "wb") as held:
+            if not lock(held.fileno()):
+                raise RunError(f"another process is at work in {path}. Wait for it, or name another folder")
             for name in ("trials.jsonl", "golden.jsonl"):
                 _cut_off(path / name)
             yield found
@@ -125,12 +124,14 @@ class CampaignFolder:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read one of a campaign's files."""
-    try:
-        told: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} cannot be read: {error}") from error
-    if told.get("format") != FORMAT:
-        raise RunError(f"{file} is not of format {FORMAT}")
+    told = load_json(
+        file,
+        FORMAT,
+        {},
+        remedy="Put it back from a copy, or give the command of 'riprap inject' again with another folder",
+    )
+    if told is None:
+        raise RunError(f"{file} is not there")
     return told
 
 

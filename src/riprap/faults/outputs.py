@@ -34,7 +34,8 @@ class Form:
     """How the output of a sink is read: the columns that are needed, those it is known by, and where a tuple is.
 
     That is its number in column ``by``, or the position in its source, which stands in tag ``origin`` + 1. Sections are
-    ``length`` long from ``first`` on; what is outside of all belongs to the first or the last.
+    ``length`` long from ``first`` on. What is before the first belongs to it; what is behind the last belongs to none,
+    and has the number ``count``. ``rest`` is how long a section that the stream does not reach the end of would be.
     """
 
     columns: tuple[str, ...]
@@ -44,6 +45,7 @@ class Form:
     length: int
     first: int
     count: int
+    rest: int = 0
 
     def read(self, pieces: Sequence[Piece]) -> Output:
         """Put pieces of output together."""
@@ -63,7 +65,7 @@ class Form:
     def section(self, place: Ints) -> Ints:
         """Return the section of each place."""
         number: Ints = (np.maximum(place, self.first) - self.first) // self.length
-        return np.minimum(number, self.count - 1)
+        return np.minimum(number, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Right:
             return self.local
         missing, more = self._sides(differences)
         touched = np.unique(np.concatenate([missing.section, more.section]))
+        touched = touched[touched < self.form.count]
         rows = ranges(self.starts[touched], self.starts[touched + 1] - self.starts[touched])
         there = self.output.take(rows).changed(missing, more).in_order(by_section=True)
         local = self.local.copy()

@@ -64,14 +64,30 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
     first = result["operators"][0]["model"]
     mine = [o for o in result["operators"] if o["model"] == first]
     said = {
-        "protect": "Protect {}: faults there outlast the outage in the output. Checkpoints help against short "
-        "outages; where long ones must be survived, replicate it or make it part of a consistent region.",
-        "restart is enough": "Restart {}, and no more: the output is right again as soon as the outage is over.",
-        "no effect": "Leave {} alone: faults there do not show in this score.",
-        "unknown": "Look at {} first: trials there failed.",
+        ("protect", True): "Protect {}: faults there outlast the outage in the output. Write "
+        "<code>protect=rr.checkpoint(every='1s')</code> beside it, so that its state outlives its host, and run it "
+        "with <code>restart='resume'</code> (the default of <code>app.place</code>), so that input of an outage is "
+        "read later; the model <code>crash</code> of a campaign says what that leaves of the harm.",
+        (
+            "protect",
+            False,
+        ): "Protect the input of {}: faults there outlast the outage in the output, and it keeps no "
+        "state that a checkpoint could save. Run it with <code>restart='resume'</code> (the default of "
+        "<code>app.place</code>), so that input of an outage is read later, and with <code>riprap run "
+        "--spare</code>, so that outages are short.",
+        (
+            "restart is enough",
+            None,
+        ): "Restart {}, and no more: the output is right again as soon as the outage is over.",
+        ("no effect", None): "Leave {} alone: faults there do not show in this score.",
+        ("unknown", None): "Look at {} first: trials there failed.",
     }
-    for verdict, sentence in said.items():
-        names = [" + ".join(o["targets"]) for o in mine if o["verdict"] == verdict]
+    for (verdict, stateful), sentence in said.items():
+        names = [
+            " + ".join(o["targets"])
+            for o in mine
+            if o["verdict"] == verdict and stateful in (None, o["stateful"])
+        ]
         if names:
             yield sentence.format(", ".join(f"<b>{html.escape(name)}</b>" for name in names))
     chance = [" + ".join(o["targets"]) for o in mine if o["unpredictable"]]
@@ -99,7 +115,7 @@ def _method(about: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str
     yield (
         f"A section is wrong if its score is off by more than {campaign['threshold']:.0%}; R covers "
         f"{campaign['covered']:.0%} of the wrong sections. Small figures are 95% confidence intervals over "
-        "repetitions; of C over offsets."
+        "repetitions, of C over offsets; those of C, R and I by bootstrap."
     )
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     yield f"Seed {campaign['seed']}. Versions: {versions}."

@@ -21,6 +21,7 @@ from riprap.faults.curves import over_time
 from riprap.faults.evaluation import Criticality, evaluate
 from riprap.faults.folder import CampaignFolder, fingerprint
 from riprap.faults.jobs import Shared, list_jobs, on_spark
+from riprap.faults.outputs import Form
 from riprap.faults.scoring import GoldenScored, Scored, affected_sets, check_score, place_id, score_trial
 from riprap.faults.setup import Setup
 from riprap.faults.streaming import streaming_seconds
@@ -142,8 +143,11 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
     runs = len(trials) + len(golden)
     return {
         "application": setup.user.name,
-        "operators": [c.to_json() for c in criticalities],
-        "warnings": list(warnings_of(campaign, criticalities, trials, golden)),
+        "operators": [
+            {**c.to_json(), "stateful": any(setup.user[name].stateful for name in c.targets)}
+            for c in criticalities
+        ],
+        "warnings": [*warnings_of(campaign, criticalities, trials, golden), *left_out(setup.form)],
         "rows": sum(part.rows for part in setup.feed.rows.values()),
         "sections": max(len(run.local) for run in golden),
         "outages": [str(outage) for outage in campaign.outages],
@@ -156,17 +160,25 @@ def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: floa
     }
 
 
+def left_out(form: Form | None) -> Iterator[str]:
+    """Say so where the stream ends inside a section."""
+    if form is not None and form.rest:
+        what = "positions" if form.by is None else form.by
+        yield (
+            f"the stream ends inside a section, of which it has {form.rest:,} of {form.length:,} ({what}): that is no "
+            "whole section, and R and I are made of those before it"
+        )
+
+
 @contextlib.contextmanager
 def _session(spark: SparkSession | None, master: str | None, log: Path) -> Iterator[SparkSession]:
     """Give the session there is, or one of our own, whose JVM and workers write to ``log``."""
-    from riprap.runtime.jvm_output import output_to
     from riprap.runtime.session import make_session
 
     if spark is not None:
         yield spark
         return
-    with output_to(log):
-        session = make_session(master)
+    session = make_session(master, log=log)
     try:
         yield session
     finally:

@@ -159,7 +159,7 @@ def score_trial(seeded: Seeded, task: Task, affected: Affected, *, shortcut: boo
         differences = seeded.differences(trial)
         local = seeded.right.scores(differences)
         where = np.flatnonzero(local != seeded.right.local)
-        begins, ends = seeded.span(task)
+        begins, ends = seeded.setup.spans[task.cell]
         tuples = affected[place_id(task.model, task.targets, task.offset)]
         if isinstance(tuples, str):
             raise RunError(f"which tuples the longest outage affects is not known: {tuples}")

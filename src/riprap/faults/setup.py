@@ -17,9 +17,10 @@ from riprap.faults.crashing import Comeback, come_back, covers, group_of, leavin
 from riprap.faults.feeds import Feed, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_again, play_golden
 from riprap.faults.interleaving import interleave, set_apart, weave_lags
-from riprap.faults.outputs import NOWHERE, Form, Right, places
+from riprap.faults.outputs import Form, Right
 from riprap.faults.placement import Target, check_corruption, place, unprotected
 from riprap.faults.scores import Floats
+from riprap.faults.sections import lay_out, section_at
 from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
 from riprap.graph.faults import Corruption, Crash, Fault, Loss, Model, Replicas
@@ -32,8 +33,20 @@ BLOCK_ROWS = 25_000
 
 
 @dataclass(frozen=True, slots=True)
+class Hit:
+    """Which of its tuples a target misses: the number of the first, and how many."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
-    """A campaign on a graph and its feed, woven and cut up. ``times`` has the time at each row of a clocked source."""
+    """A campaign on a graph and its feed, woven and cut up. ``times`` has the time at each row of a clocked source.
+
+    ``form`` says where the sections of the output are, and ``spans`` in which of them the fault of a trial begins and
+    ends, by its name without the repetition.
+    """
 
     campaign: Campaign
     chosen: Mapping[str, tuple[Target, ...]]
@@ -43,6 +56,8 @@ class Setup:
     tables: Mapping[str, pa.Table]
     restarts: Mapping[str, Restart]
     times: Floats | None = None
+    form: Form | None = None
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # A golden run of this process, cut where lags begin: others share what comes before them.
     _first: list[Golden] = field(default_factory=list)
 
@@ -86,7 +101,56 @@ class Setup:
             times_of(graph, campaign.clock) if campaign.clock is not None else None,
         )
         bounds = sorted({position for task in campaign.tasks() for position in setup._bounds(task)})
-        return replace(setup, feed=cut_feed(woven, rows, block_rows=block_rows, bounds=bounds))
+        return replace(setup, feed=cut_feed(woven, rows, block_rows=block_rows, bounds=bounds))._laid_out()
+
+    def _laid_out(self) -> Setup:
+        """Find the sections of the output, and those of faults, by a run in which no stream lags."""
+        names, golden = self._play(self.graph)
+        origin, pieces = golden.layout.plans[0].origin, golden.output(self.campaign.sink)
+        form = lay_out(self.campaign, self.graph[self.campaign.sink], pieces, origin=origin, last=self.last)
+        known, output = {name: incoming(golden, name) for name in names}, form.read(pieces)
+        spans = {}
+        for task in self.campaign.tasks():
+            if task.cell in spans:
+                continue
+            first, last = task.offset, task.offset
+            hits = [(known[t], self.hit(known[t], task.offset, task.outage)) for t in task.targets]
+            there = [(each, hit) for each, hit in hits if hit.count and hit.first < len(each)]
+            if there:
+                first = min(each.position(hit.first) for each, hit in there)
+                last = max(each.position(min(hit.first + hit.count, len(each)) - 1) for each, hit in there)
+            spans[task.cell] = section_at(form, output, first), section_at(form, output, last)
+            if form.rest and spans[task.cell][0] == form.count:
+                raise GraphError(
+                    f"offset {task.offset:,}: the fault begins in the last section, which the stream does not reach "
+                    "the end of, so that its effects are not seen. Give a smaller offset, or a longer feed"
+                )
+        return replace(self, form=form, spans=spans)
+
+    def _play(self, graph: Graph) -> tuple[set[str], Golden]:
+        """Make a golden run that trials can start from, and name the operators that faults may be at."""
+        names = {o.target for o in graph.of_kind(Faulty) if o.role == "fault"}
+        watch = {stream for name in names for stream in watched(graph, name)}
+        return names, play_golden(graph, self.feed, watch=watch, tables=self.tables)
+
+    def hit(self, known: Incoming, offset: int, outage: Outage) -> Hit:
+        """Convert an offset and an outage to the own tuples of a target, given what comes into it."""
+        if not len(known):
+            return Hit(0, 0)
+        if self.campaign.stretch == "source":
+            length = outage.tuples if outage.tuples is not None else outage.seconds * self.rate(outage)
+            return Hit(*known.between(offset, offset + int(length)))
+        # Where there are several sources, positions are those of the longest.
+        share = len(known) / max(part.rows for part in self.feed.rows.values())
+        if outage.tuples is not None:
+            count = outage.tuples
+        elif outage.rate is not None:
+            count = int(outage.seconds * outage.rate * share)
+        else:
+            assert self.times is not None
+            count = int(outage.seconds * measured_rate(self.times[known.rows(self.feed)], outage.label))
+        first = int(offset * share)
+        return Hit(first, max(0, min(count, len(known) - first)))
 
     @property
     def last(self) -> int:
@@ -132,10 +196,9 @@ class Setup:
         if campaign.interleave is not None:
             knots = tuple((self.feed.marks + 1).tolist())
             graph = interleave(graph, distance=campaign.interleave, knots=knots, seed=campaign.seed + seed)
-        names = set() if bare else {o.target for o in graph.of_kind(Faulty) if o.role == "fault"}
-        watch = {stream for name in names for stream in watched(graph, name)}
-        golden = self._bare(graph) if bare else play_golden(graph, self.feed, watch=watch, tables=self.tables)
-        right = Right.of(self._form(golden), campaign.score, golden.output(campaign.sink), reference)
+        names, golden = (set(), self._bare(graph)) if bare else self._play(graph)
+        assert self.form is not None
+        right = Right.of(self.form, campaign.score, golden.output(campaign.sink), reference)
         return Seeded(self, seed, golden, right, {name: incoming(golden, name) for name in names})
 
     def _bare(self, graph: Graph) -> Golden:
@@ -143,44 +206,6 @@ class Setup:
             self._first.append(play_golden(set_apart(graph), self.feed, tables=self.tables))
             return self._first[0]
         return play_again(self._first[0], replace(graph, places=self._first[0].graph.places))
-
-    def _form(self, golden: Golden) -> Form:
-        campaign = self.campaign
-        sink = self.graph[campaign.sink]
-        columns = campaign.score.reads if campaign.score.reads is not None else tuple(sink.schema.names)
-        for name in (*columns, *campaign.key, *((campaign.by,) if campaign.by else ())):
-            if name not in sink.schema.names:
-                there = ", ".join(sink.schema.names)
-                raise GraphError(
-                    f"the campaign names column '{name}', which sink '{sink.name}' has not; it has: {there}"
-                )
-        first, last = 0, self.last
-        if campaign.by is not None:
-            numbers = np.concatenate([places(piece, campaign.by) for piece in golden.output(campaign.sink)])
-            numbers = numbers[numbers > NOWHERE]
-            if not len(numbers):
-                raise GraphError(
-                    f"sink '{sink.name}' puts nothing out on this feed: there is nothing to score"
-                )
-            first = int(numbers.min()) // campaign.section * campaign.section
-            last = int(numbers.max())
-        return Form(
-            columns=columns,
-            key=campaign.key,
-            by=campaign.by,
-            origin=golden.layout.plans[0].origin,
-            length=campaign.section,
-            first=first,
-            count=(last - first) // campaign.section + 1,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """Which of its tuples a target misses: the number of the first, and how many."""
-
-    first: int
-    count: int
 
 
 @dataclass(slots=True)
@@ -207,44 +232,6 @@ class Seeded:
     incoming: Mapping[str, Incoming]
     _others: list[Golden] = field(default_factory=list)
 
-    def hit(self, target: str, offset: int, outage: Outage) -> Hit:
-        """Convert an offset and an outage to a target's own tuples."""
-        setup, known = self.setup, self.incoming[target]
-        if not len(known):
-            return Hit(0, 0)
-        if setup.campaign.stretch == "source":
-            length = outage.tuples if outage.tuples is not None else outage.seconds * setup.rate(outage)
-            return Hit(*known.between(offset, offset + int(length)))
-        # Where there are several sources, positions are those of the longest.
-        share = len(known) / max(part.rows for part in setup.feed.rows.values())
-        if outage.tuples is not None:
-            count = outage.tuples
-        elif outage.rate is not None:
-            count = int(outage.seconds * outage.rate * share)
-        else:
-            assert setup.times is not None
-            count = int(outage.seconds * measured_rate(setup.times[known.rows(setup.feed)], outage.label))
-        first = int(offset * share)
-        return Hit(first, max(0, min(count, len(known) - first)))
-
-    def span(self, task: Task) -> tuple[int, int]:
-        """Return the sections of the output in which the fault of a trial begins and ends."""
-        first, last = task.offset, task.offset
-        hits = [(self.incoming[t], self.hit(t, task.offset, task.outage)) for t in task.targets]
-        there = [(known, hit) for known, hit in hits if hit.count and hit.first < len(known)]
-        if there:
-            first = min(known.position(hit.first) for known, hit in there)
-            last = max(known.position(min(hit.first + hit.count, len(known)) - 1) for known, hit in there)
-        return self._section(first), self._section(last)
-
-    def _section(self, position: int) -> int:
-        form, output = self.right.form, self.right.output
-        if form.by is None:
-            return int(form.section(np.array([position]))[0])
-        # The first tuple that derives from there, or from after it, says where that is.
-        later = output.section[output.tags[form.origin + 1] >= position]
-        return int(later.min()) if len(later) else form.count - 1
-
     def run(self, task: Task, *, shortcut: bool = True) -> Trial:
         """Run a trial; without the ``shortcut`` every tuple of it from the beginning to the end."""
         model = self.setup.campaign.models[task.model]
@@ -253,7 +240,8 @@ class Seeded:
             self._crash(harm, task, model)
         else:
             for target in task.targets:
-                self._hit(harm, task, target, self.hit(target, task.offset, task.outage), model)
+                hit = self.setup.hit(self.incoming[target], task.offset, task.outage)
+                self._hit(harm, task, target, hit, model)
         if shortcut:
             trial = run_trial(self.golden, harm.faults, harm.hits, harm.replaced)
         else:

@@ -78,7 +78,7 @@ class Here:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ExpressionError):
+        if isinstance(error, ExpressionError | GraphError):
             raise GraphError(f"{self.kind} '{self.name}' ({self.location}): {error}") from error
 
     def keys(self, by: str | Sequence[str], *inputs: Inputs) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class Duplication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """Tuples come after those that were so many positions of the source behind them."""
+    """Tuples come after those that were so many positions of the source behind them: at 1, after the next."""
 
     distance: int
 
@@ -66,7 +66,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordering:
-    """Tuples come late by a random number of positions each, up to a distance, and so in another order."""
+    """Tuples come late by a random number of positions each, from 0 up to and with a distance: in another order."""
 
     distance: int
 
@@ -88,9 +88,10 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """A stream as a whole is now more, now less behind, by up to so many positions, and in order.
+    """A stream as a whole is now more, now less behind, by up to and with so many positions, and in order.
 
-    ``knots`` are positions at which it is not behind at all.
+    A tuple that is behind by one comes after what derives from the next position on other streams. ``knots`` are
+    positions at which it is not behind at all.
     """
 
     distance: int

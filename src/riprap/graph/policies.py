@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from riprap.errors import GraphError
-
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+from riprap.graph.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +39,7 @@ class Eventual:
 Policy = Checkpoint | Consistent | Eventual
 
 
-def checkpoint(*, every: str | float, keep: int = 3, group: int | Literal["auto"] = "auto") -> Checkpoint:
+def checkpoint(*, every: Duration, keep: int = 3, group: int | Literal["auto"] = "auto") -> Checkpoint:
     """Describe independent, incremental checkpoints of one operator.
 
     >>> checkpoint(every="10s")
@@ -55,7 +52,7 @@ def checkpoint(*, every: str | float, keep: int = 3, group: int | Literal["auto"
     return Checkpoint(every=seconds("checkpoint(every=...)", every), keep=keep, group=group)
 
 
-def consistent(*, period: str | float) -> Consistent:
+def consistent(*, period: Duration) -> Consistent:
     """Describe a consistent region that starts at an operator.
 
     >>> consistent(period="2s")
@@ -64,24 +61,10 @@ def consistent(*, period: str | float) -> Consistent:
     return Consistent(period=seconds("consistent(period=...)", period))
 
 
-def eventual(*, every: str | float) -> Eventual:
+def eventual(*, every: Duration) -> Eventual:
     """Describe continuous eventual checkpointing of an operator's open windows.
 
     >>> eventual(every="100ms")
     Eventual(every=0.1)
     """
     return Eventual(every=seconds("eventual(every=...)", every))
-
-
-def seconds(what: str, duration: str | float) -> float:
-    """Turn ``"10s"``, ``"250ms"``, ``"2m"`` or a number of seconds into seconds."""
-    if isinstance(duration, str):
-        match = _DURATION.fullmatch(duration)
-        value = float(match[1]) * _SECONDS[match[2]] if match else -1.0
-    elif isinstance(duration, int | float) and not isinstance(duration, bool):
-        value = float(duration)
-    else:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise GraphError(f"{what} takes a time such as '10s', '250ms' or '2m', got {duration!r}")
-    return value

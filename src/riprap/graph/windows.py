@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from riprap.errors import GraphError
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 Shape = Literal["sliding", "tumbling"]
 _ALL_OF_TIME = 2**62
@@ -85,7 +85,7 @@ Emit = Every | OnClose
 def sliding(
     *,
     tuples: int | None = None,
-    time: str | float | None = None,
+    time: Duration | None = None,
     delta: float | None = None,
     on: str | None = None,
 ) -> Window:
@@ -102,7 +102,7 @@ def sliding(
 def tumbling(
     *,
     tuples: int | None = None,
-    time: str | float | None = None,
+    time: Duration | None = None,
     delta: float | None = None,
     on: str | None = None,
     punctuation: bool = False,
@@ -115,7 +115,7 @@ def tumbling(
     return _window("tumbling", tuples, time, delta, on, punctuation=punctuation)
 
 
-def every(*, tuples: int | None = None, time: str | float | None = None) -> Every:
+def every(*, tuples: int | None = None, time: Duration | None = None) -> Every:
     """Describe an output every so many tuples of a key, or every so often.
 
     >>> every(tuples=1)
@@ -135,7 +135,7 @@ def on_close() -> OnClose:
     return OnClose()
 
 
-def microseconds(what: str, duration: str | float) -> int:
+def microseconds(what: str, duration: Duration) -> int:
     """Turn a duration such as ``"15s"`` into whole microseconds; one longer than all of time is as long as that."""
     return max(1, round(min(seconds(what, duration) * 1_000_000, _ALL_OF_TIME)))
 
@@ -154,7 +154,7 @@ def span(time: int | None) -> str:
 def _window(
     shape: Shape,
     tuples: int | None,
-    time: str | float | None,
+    time: Duration | None,
     delta: float | None,
     on: str | None,
     *,

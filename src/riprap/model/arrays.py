@@ -66,7 +66,7 @@ class Asked(NamedTuple):
 class Told(NamedTuple):
     """What a replication came to."""
 
-    up: float  # seconds in which every operator had a copy alive, stable and untainted
+    up: float  # seconds in which every operator, as far as its results counted, was alive, stable and untainted
     up_alone: float  # the same if faults did not spread
     crashes: int
     corruptions: int

@@ -122,11 +122,16 @@ def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
 
 @bare
 def are_up(w: Wiring, s: State) -> tuple[bool, bool]:
-    """Say whether every operator has a copy that is alive, stable and untainted; and if faults did not spread."""
+    """Say whether every operator has a copy that is alive, stable and untainted; and if faults did not spread.
+
+    Of a group only the active replica counts: that the other one is well does nothing for what comes out.
+    """
     for operator in range(w.operators):
         s.good[operator, 0] = s.good[operator, 1] = False
     for node in range(len(w.node_operator)):
-        operator = w.node_operator[node]
+        operator, group = w.node_operator[node], w.node_group[node]
+        if group >= 0 and s.active[group] != w.node_replica[node]:
+            continue
         for copy in range(w.node_copies[node]):
             if s.alive[node, copy]:
                 if not (is_unstable(w, s, node, copy) or is_filling(w, s, node, copy)):

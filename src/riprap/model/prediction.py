@@ -57,13 +57,17 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(cls, values: Floats) -> Estimate:
-        """Estimate a mean from replications."""
+    def of(cls, values: Floats, *, most: float = math.inf) -> Estimate:
+        """Estimate the mean of what is never negative, and at most ``most``, from replications.
+
+        >>> Estimate.of(np.array([1.0, 1.0, 0.97]), most=1.0).high
+        1.0
+        """
         mean, count = float(np.mean(values)), len(values)
         if count < 2:
             return cls(mean, -math.inf, math.inf)
         half = float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
-        return cls(mean, mean - half, mean + half)
+        return cls(mean, max(0.0, mean - half), min(most, mean + half))
 
     def scaled(self, by: float) -> Estimate:
         """Return the estimate of so many times the value."""
@@ -231,15 +235,15 @@ def in_threads(chunks: Sequence[Chunk]) -> Iterator[list[Told]]:
 
 
 def _sum_up(wired: Wired, told: Sequence[Told], horizon: float, seconds: float) -> Prediction:
-    def over(value: Callable[[Told], Any]) -> Estimate:
-        return Estimate.of(np.array([float(value(each)) for each in told]))
+    def over(value: Callable[[Told], Any], most: float = math.inf) -> Estimate:
+        return Estimate.of(np.array([float(value(each)) for each in told]), most=most)
 
     fault_free = float(rate_without_faults(wired.wiring).sum()) * horizon
     tainted_at = np.array([t.tainted for t in told], np.float64)
     tainted = Estimate.of(tainted_at.sum(1))
     return Prediction(
-        availability=over(lambda t: t.up / horizon),
-        alone=over(lambda t: t.up_alone / horizon),
+        availability=over(lambda t: t.up / horizon, 1.0),
+        alone=over(lambda t: t.up_alone / horizon, 1.0),
         tainted_tuples=tainted,
         share=tainted.scaled(1 / fault_free) if fault_free else tainted,
         output=over(lambda t: t.clean.sum() + t.tainted.sum()),

@@ -15,6 +15,7 @@ from typing import Any
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator, Sink, Source
+from riprap.graph.windows import Window
 from riprap.model.causes import answers_punctuation, period_of, speaks, unmeasured
 from riprap.model.profile import OperatorProfile, Port, Profile
 
@@ -23,6 +24,7 @@ Line = Mapping[str, Any]
 WARM_UP = 0.1
 # Of the batches at the end, in which state is counted.
 _LATE, _FEWEST = 0.25, 3
+_FILLED = 0.9
 
 
 def measure_profile(
@@ -211,14 +213,17 @@ class _Measuring:
         return found
 
     def _states(self, operator: Operator) -> list[float]:
-        """Return the tuples each port remembers, in the last quarter of the batches.
+        """Return the tuples each port remembers when it is full, in the last quarter of the batches.
 
         What is kept may have tuples that newer ones have pushed out of their window, until pages are merged. Of a
-        window of the newest so many, which does not shrink, the least that was kept is therefore the closest.
+        window of the newest so many, which does not shrink, the least that was kept is therefore the closest. A window
+        that is emptied when it closes is as full as it gets before that.
         """
         ports = [0.0] * max(1, len(operator.ports))
         own = [did for did in self._of(operator.name, self.lines) if "state_tuples" in did]
-        later = own[-max(_FEWEST, int(len(own) * _LATE)) :]
+        later = own[min(1, len(own) - 1) :][-max(_FEWEST, int(len(own) * _LATE)) :]
+        window = getattr(operator, "window", None)
+        emptied = isinstance(window, Window) and window.shape == "tumbling"
         for slot in operator.slots if later else ():
             kept = [
                 did["slots"][slot] if len(operator.slots) > 1 else did["state_tuples"]
@@ -227,7 +232,8 @@ class _Measuring:
             ]
             port = int(slot) if slot.isdigit() and int(slot) < len(ports) else 0
             if kept:
-                ports[port] += float(min(kept) if slot in operator.slides else median(kept))
+                size = max if emptied else min if slot in operator.slides else median
+                ports[port] += float(size(_full(kept)))
         return ports
 
     def _tuple_bytes(self, name: str) -> float:
@@ -236,6 +242,17 @@ class _Measuring:
 
     def _of(self, name: str, lines: Sequence[Line]) -> list[Any]:
         return [line["operators"][name] for line in lines if name in line["operators"]]
+
+
+def _full(kept: Sequence[float]) -> Sequence[float]:
+    """Leave out the batches in which state was still filling: it is clearly less than in all that follow.
+
+    >>> _full([20, 60, 100, 104, 101])
+    [100, 104, 101]
+    """
+    while len(kept) > 1 and kept[0] < _FILLED * min(kept[1:]):
+        kept = kept[1:]
+    return kept
 
 
 def _punctuated(operator: Operator, did: _Did) -> float:

@@ -45,4 +45,4 @@ def run_aggregate(operator: Aggregate, given: Given) -> Result:
         made.with_columns({**kept_keys, **outputs}), marks=events.punctuations(event, operator.depth)
     )
     page = windows.page(given)
-    return Result(outputs=(made,), pages={"0": page} if page is not None else {})
+    return Result(outputs=(made,), pages={"0": page} if page is not None else {}, late=extents.late)

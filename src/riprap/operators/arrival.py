@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, Path, concatenate_arrays, no_marks
-from riprap.operators.given import Ticks
+from riprap.operators.given import Ticks, hash_part
 from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 
 Tags = tuple[Ints, ...]
@@ -60,7 +60,8 @@ class Entry:
 class Arrival:
     """A batch's input: a chunk an entry, each clock's ticks, the key table, and the tag of every rank.
 
-    ``from_sources`` is whether tags begin with where in a source a tuple comes from.
+    ``from_sources`` is whether tags begin with where in a source a tuple comes from. ``ends`` is the rank of the end of
+    each key, where the input has ended.
     """
 
     chunks: Mapping[str, Chunk]
@@ -68,6 +69,7 @@ class Arrival:
     keys: KeyTable
     tags: Tags
     from_sources: bool = True
+    ends: Ints | None = None
 
     @property
     def marked(self) -> bool:
@@ -85,6 +87,16 @@ class Arrival:
             for n, c in self.chunks.items()
         }
         return replace(self, chunks=chunks, keys=keys)
+
+    def ended(self, frontier: int) -> Arrival:
+        """Return an arrival without tuples as the end of the input: an end for each key, in the order of their hashes.
+
+        The tag of an end is ``frontier``, which is beyond the tags of all tuples, and the key's hash.
+        """
+        keys = len(self.keys)
+        numbers = [np.zeros(keys, np.int64) for _ in self.tags]
+        numbers[0], numbers[-1] = np.full(keys, frontier, np.int64), hash_part(self.keys)
+        return replace(self, tags=tuple(numbers), ends=np.arange(keys))
 
 
 def arrive(

@@ -31,7 +31,8 @@ _RULES, _FIRST, _COUNTERS = slice(0, 2), 2, 3
 class Closed:
     """The windows that close in a batch, in the order in which they do: of each the event, the key and the length.
 
-    ``rows`` are their tuples, window by window; ``page`` says what the others hold now, None where nothing changed.
+    ``rows`` are their tuples, window by window; ``page`` says what the others hold now, None where nothing changed;
+    ``late`` counts tuples that came after newer ones of their key.
     """
 
     events: Events
@@ -40,6 +41,7 @@ class Closed:
     lengths: Ints
     rows: Ints
     page: pa.RecordBatch | None
+    late: int
     _old: pa.StructArray
     _new: pa.StructArray
 
@@ -52,7 +54,7 @@ class Closed:
 def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], slot: str = "0") -> Closed:
     """Collect the tuples of port 0, of which ``values`` are to be kept, and find the windows that close."""
     chunk, events = given.inputs[0], Events.of(given)
-    marked = len(events.signal_event) > 0
+    marked = len(events.signal_event) > 0 or given.ends is not None
     counts = np.bincount(chunk.code, minlength=len(given.keys))
     touched = np.arange(len(given.keys)) if marked else np.flatnonzero(counts)
     new = struct_of(values, chunk.rows)
@@ -79,7 +81,7 @@ def close_windows(window: Window, given: Given, values: Mapping[str, pa.Array], 
     old, rows = _read(extents, order, queues, whole, arrived, new.type)
     code = touched[extents.key[order]].astype(np.int32)
     sizes = (extents.high - extents.low)[order]
-    return Closed(events, extents.event[order], code, sizes, rows, page, old, new)
+    return Closed(events, extents.event[order], code, sizes, rows, page, extents.late, old, new)
 
 
 def _behind(arrived: History, lengths: Ints, code: npt.NDArray[np.int32], keys: int) -> History:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -22,10 +22,11 @@ from riprap.expressions import normalise
 from riprap.graph.operators import Custom
 from riprap.graph.user_operator import InputPort, Tuples, overrides
 from riprap.operators.chunk import Chunk, Ints, empty_chunk
-from riprap.operators.given import Given, Pages, Result
+from riprap.operators.given import Given, Result
 from riprap.operators.objects import loads, restore_state, save
 from riprap.operators.permits import Permits
 from riprap.operators.submissions import Line, Submissions
+from riprap.operators.user_code import describe
 from riprap.state.keys import encode_keys
 from riprap.state.windows import Contents, gather, make_page
 
@@ -46,10 +47,10 @@ def run_custom(operator: Custom, given: Given) -> Result:
     batches = [
         _batch(chunk, schema) for chunk, schema in zip(given.inputs, operator.port_schemas, strict=True)
     ]
-    with _instance(operator, given.pages) as instance:
+    with _instance(operator, given) as instance:
         submissions = instance.work(line, batches)
         outputs = submissions.chunks(line, given.needed, operator.streams)
-        return Result(outputs=outputs, pages=instance.pages())
+        return Result(outputs=outputs, pages=instance.pages(given.key))
 
 
 def control_custom(operator: Custom, given: Given) -> Result:
@@ -59,9 +60,9 @@ def control_custom(operator: Custom, given: Given) -> Result:
     if not given.control.rows:
         return Result(outputs=())
     batch = _batch(given.control, operator.control_schema)
-    with _instance(operator, given.pages) as instance:
+    with _instance(operator, given) as instance:
         instance.steer(batch)
-        return Result(outputs=(), pages=instance.pages())
+        return Result(outputs=(), pages=instance.pages(given.key))
 
 
 def _batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
@@ -77,7 +78,7 @@ def _empty(operator: Custom, given: Given, stream: str, depth: int) -> Chunk:
 class Instance:
     """An instance of the user's class, and what it can ask for."""
 
-    def __init__(self, operator: Custom, saved: bytes | None) -> None:
+    def __init__(self, operator: Custom, saved: bytes | None, key: bytes) -> None:
         self.operator = operator
         self.token = ""
         self.permits = Permits()
@@ -88,9 +89,9 @@ class Instance:
             self._user = operator.made_by(**operator.params)
             self._user._runtime = self
             if operator.state is not None:
-                self._user.state = restore_state(operator, saved)  # type: ignore[attr-defined]
+                self._user.state = restore_state(operator, saved, key)  # type: ignore[attr-defined]
             elif saved is not None:
-                self._user.reset(loads(operator, saved))
+                self._user.reset(loads(operator, saved, key))
             if saved is None:
                 self._user.reset_to_initial_state()
 
@@ -141,9 +142,7 @@ class Instance:
         back = self.permits.close(_PATIENCE)
         error = self.permits.error
         if error is not None:
-            raise OperatorError(
-                f"{self._failed} in a thread of its own: {type(error).__name__}: {error}"
-            ) from error
+            raise OperatorError(f"{self._failed} in a thread of its own: {describe(error)}") from error
         if not back:
             raise OperatorError(
                 f"{self._failed}: a thread has not given back its permit for {_PATIENCE:.0f} s"
@@ -187,13 +186,13 @@ class Instance:
             )
         return picked + (self._event - self._rows + 1)
 
-    def pages(self) -> dict[str, pa.RecordBatch]:
+    def pages(self, key: bytes) -> dict[str, pa.RecordBatch]:
         """Save the state as a page, with a new token; none if the operator has no state."""
         self.token = uuid.uuid4().hex
         if self.operator.stateless:
             return {}
         with self.permits.serving():
-            saved = save(self.operator, self._user)
+            saved = save(self.operator, self._user, key)
         held = pa.array([{"object": saved, "token": self.token}], HELD)
         keys, _ = encode_keys([], 0)
         return {"0": make_page(keys, Contents(np.array([0, 1]), held, np.zeros((1, 1), np.int64)))}
@@ -227,14 +226,14 @@ KEPT = _Kept()
 
 
 @contextmanager
-def _instance(operator: Custom, pages: Mapping[str, Pages]) -> Iterator[Instance]:
+def _instance(operator: Custom, given: Given) -> Iterator[Instance]:
     """Find or make the instance whose state is that of the page; keep it if it does not fail."""
     keys, _ = encode_keys([], 0)
-    held = gather(pages.get("0", ()), keys, HELD).tuples
+    held = gather(given.pages.get("0", ()), keys, HELD).tuples
     instance = KEPT.take(operator, held.field("token")[0].as_py() if len(held) else None)
     ready = instance is not None
     if instance is None:
-        instance = Instance(operator, held.field("object")[0].as_py() if len(held) else None)
+        instance = Instance(operator, held.field("object")[0].as_py() if len(held) else None, given.key)
     try:
         if not ready:
             instance.prepare()

@@ -17,7 +17,8 @@ from riprap.operators.given import Given, hash_part, index_among
 @dataclass(frozen=True, slots=True)
 class Events:
     """A batch of one port in order: event ``row_event[i]`` is tuple ``i``, event ``signal_event[j]`` is a tick or a
-    punctuation. ``rank`` and ``path`` are every event's order."""
+    punctuation. ``rank`` and ``path`` are every event's order. ``end_event`` has, where the input has ended, the end
+    of each key, which is after all its tuples."""
 
     row_event: Ints
     signal_event: Ints
@@ -26,6 +27,7 @@ class Events:
     rank: Ints
     path: Path
     code: npt.NDArray[np.int32]
+    end_event: Ints
 
     @classmethod
     def of(cls, given: Given, port: int = 0) -> Events:
@@ -44,6 +46,16 @@ class Events:
             is_tick = np.concatenate([is_tick, np.ones(more, bool)])[order]
             time = np.concatenate([time, ticks.time])[order]
             at, rank = at[order], rank[order]
+        ends = np.zeros(0, np.int64)
+        if given.ends is not None:
+            ends, keys = given.ends, len(given.ends)
+            at = np.concatenate([at, np.searchsorted(chunk.rank, ends, "right")])
+            rank = np.concatenate([rank, ends])
+            order = np.lexsort((rank, at))
+            code = np.concatenate([code, np.arange(keys, dtype=np.int32)])[order]
+            path = tuple(np.concatenate([p, np.full(keys, LAST)])[order] for p in path)
+            ends = np.argsort(order)[len(order) - keys :]
+            at, rank = at[order], rank[order]
         signal = at + np.arange(len(at))
         row = np.arange(chunk.rows)
         if len(at):
@@ -57,7 +69,8 @@ class Events:
             whole = np.empty(total, np.int64)
             whole[row], whole[signal] = mine, other
             paths.append(whole)
-        return cls(row, signal, is_tick, time, ranks, tuple(paths), codes)
+        told = np.delete(signal, ends)
+        return cls(row, told, is_tick, time, ranks, tuple(paths), codes, signal[ends])
 
     def derive(
         self,
@@ -72,6 +85,7 @@ class Events:
         if depth == 2:
             wide = np.zeros(len(self.rank), bool)
             wide[self.signal_event] = True
+            wide[self.end_event] = True
             part = np.where(wide[event], hash_part(given.keys)[code], 0)
             among = index_among(event * (len(given.keys) + 1) + code) if len(event) else event
             path = (*path, part, among)

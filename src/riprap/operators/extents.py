@@ -30,13 +30,15 @@ LONG_AGO = np.iinfo(np.int64).min
 @dataclass(frozen=True, slots=True)
 class Extents:
     """The windows that are due, key by key: window ``i`` is rows ``low[i]`` to ``high[i]`` of the history, for touched
-    key ``key[i]``, because of event ``event[i]``. ``kept`` is the first row each touched key still holds."""
+    key ``key[i]``, because of event ``event[i]``. ``kept`` is the first row each touched key still holds, and ``late``
+    how many tuples told an earlier time than their key's newest."""
 
     key: Ints
     low: Ints
     high: Ints
     event: Ints
     kept: Ints
+    late: int
 
 
 def find_extents(
@@ -61,9 +63,12 @@ def find_extents(
     size, period = _sizes(window, emit, measured)
     last = _unpack(counters[:, 1], window, measured)
     before = given.ticks.before if given.ticks is not None else None
+    timed = window.time is not None and window.on is not None
+    told = measured.copy() if timed else measured
     key, low, high, due, kept, seen, newest = _find(
         history.starts, history.fresh, event, measured, present,
         events.signal_event, events.is_tick, events.time,
+        events.end_event[history.touched] if given.ends is not None else events.end_event,
         counters[:, 0].copy(), last, clocked, LONG_AGO if before is None else before,
         window.shape == "tumbling", _measure(window), size, _rule(emit), period, measured.dtype == np.int64,
     )  # fmt: skip
@@ -71,7 +76,8 @@ def find_extents(
         counters[:, 0] = seen % emit.tuples
     if window.on is not None:
         counters[:, 1] = _pack(newest, window)
-    return Extents(key, low, high, due, kept)
+    late = int(np.count_nonzero(present & (told < measured))) if timed else 0
+    return Extents(key, low, high, due, kept, late)
 
 
 def _measure(window: Window) -> int:
@@ -111,7 +117,7 @@ def _unpack(counters: Ints, window: Window, measured: Numbers) -> Numbers:
 
 @numba.njit(cache=True)
 def _find(  # type: ignore[no-untyped-def]
-    starts, fresh, event, measured, present, signal_event, is_tick, signal_time,
+    starts, fresh, event, measured, present, signal_event, is_tick, signal_time, end_event,
     seen, last, clocked, clock_time, tumbling, measure, size, rule, period, whole,
 ):  # fmt: skip
     out = np.empty((len(event) + 16, 4), np.int64)
@@ -195,6 +201,21 @@ def _find(  # type: ignore[no-untyped-def]
                 if rule == _CLOSE:
                     found = _put(out, found, k, low, row, happens)
                 low = row
+        # 5. At the end of the input windows close, and what would be due next is put out.
+        if len(end_event) and row > low:
+            if found + 2 > len(out):
+                out = _grown(out)
+            time = tick_time if clocked else np.int64(now) if measure == _TIME else LONG_AGO
+            if tumbling or (rule == _PERIOD and measure != _TIME):
+                if rule != _TUPLES:
+                    found = _put(out, found, k, low, row, end_event[k])
+                low = row if tumbling else low
+            elif rule == _PERIOD and time != LONG_AGO:
+                moment = (time // period + 1) * period
+                while low < row and measured[low] < moment - size:
+                    low += 1
+                if low < row:
+                    found = _put(out, found, k, low, row, end_event[k])
         kept[k] = low
         seen[k] = count
         last[k] = now

@@ -46,14 +46,15 @@ def run_faulty(operator: Faulty, given: Given) -> Result:
             made = _corrupt(chunk, model, fault.seed, hit, source, places)
             made = _repeat(made, None) if operator.deep else made
         case Lateness(distance=distance):
-            made = _move(chunk, given, hit, position + np.where(hit, distance, 0))
+            made = _move(chunk, given, hit, position + distance)
         case Reordering(distance=distance):
             late = np.floor(_chance(fault.seed, source, places) * (distance + 1)).astype(np.int64)
-            made = _move(chunk, given, hit, position + np.where(hit, late, 0))
+            made = _move(chunk, given, hit & (late > 0), position + late)
         case Lag() as model:
-            # Whatever stretches there are: it is the stream as a whole that is behind.
-            lag = lag_at(model, fault.seed, position)
-            made = _move(chunk, given, lag > 0, position + lag)
+            # Whatever stretches there are: it is the stream as a whole that is behind. A tuple that the one before it
+            # may have caught up with stands in line behind it.
+            lag, before = (lag_at(model, fault.seed, np.maximum(position - n, 0)) for n in (0, 1))
+            made = _move(chunk, given, (lag > 0) | (before > 0), position + lag)
     return Result(outputs=(made,))
 
 
@@ -108,19 +109,18 @@ def _marks(marks: Marks, at: Ints) -> Marks:
 
 
 def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
-    """Put tuples where the tuple of their source would be that has a virtual position; there they come last."""
+    """Put tuples where the last of their source is up to, and with, a virtual position; there they come last."""
     source, position = (given.tags[given.origin + n] for n in (0, 1))
     nothing = np.zeros(chunk.rows, np.int64)
     rank, path = chunk.rank.copy(), [p.copy() for p in (*chunk.path, nothing, nothing)]
     rows = np.flatnonzero(moved)
-    rank[rows] = _last_before(source, position, chunk.rank[rows], virtual[rows])
-    away = rows[rank[rows] > chunk.rank[rows]]
+    rank[rows] = _last_up_to(source, position, chunk.rank[rows], virtual[rows])
     for numbers in path[:-2]:
-        numbers[away] = LAST
+        numbers[rows] = LAST
     # Those that come to the same place stay in their order, key by key: what others there are makes no difference.
-    path[-2][away] = ((position[chunk.rank[away]] + 1) << _SIBLING_BITS) + _among_its_key(chunk)[away]
+    path[-2][rows] = ((position[chunk.rank[rows]] + 1) << _SIBLING_BITS) + _among_its_key(chunk)[rows]
     of_key = np.append(hash_part(given.keys), 0)
-    path[-1][away] = of_key[np.where(chunk.code[away] == EVERY, -1, chunk.code[away])]
+    path[-1][rows] = of_key[np.where(chunk.code[rows] == EVERY, -1, chunk.code[rows])]
     made = replace(chunk, rank=rank, path=tuple(path), marks=chunk.marks.take(slice(0, 0)))
     if not _sorted((rank, *path)):
         made = made.take(np.lexsort((*path[::-1], rank)))
@@ -160,15 +160,15 @@ def _among_its_key(chunk: Chunk) -> Ints:
     return numbers
 
 
-def _last_before(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
-    """Return for each of some ranks that of the last tuple of its source before a virtual position, or itself."""
+def _last_up_to(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
+    """Return for each of some ranks that of the last tuple of its source up to, and with, a virtual position."""
     found = rank.copy()
     for number in np.flatnonzero(np.bincount(source[rank])):
         # The ranks of one source are in order of position, for all its tuples are of one batch.
         of_source = np.flatnonzero(source == number)
         mine = np.flatnonzero(source[rank] == number)
-        before = np.searchsorted(position[of_source], virtual[mine], "left") - 1
-        found[mine] = np.maximum(of_source[np.maximum(before, 0)], rank[mine])
+        last = np.searchsorted(position[of_source], virtual[mine], "right") - 1
+        found[mine] = np.maximum(of_source[np.maximum(last, 0)], rank[mine])
     return found
 
 
@@ -176,7 +176,7 @@ def lagging_ranks(fault: Fault, source: Ints, position: Ints, ranks: Ints) -> In
     """Return where tuples of some ranks come to by a lag: the ranks of those that they come right after."""
     assert isinstance(fault.model, Lag)
     virtual = position[ranks] + lag_at(fault.model, fault.seed, position[ranks])
-    return _last_before(source, position, ranks, virtual)
+    return _last_up_to(source, position, ranks, virtual)
 
 
 def lag_at(model: Lag, seed: int, position: Ints) -> Ints:

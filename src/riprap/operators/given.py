@@ -31,7 +31,10 @@ class Given:
     ``inputs`` has one chunk a port, all with paths of the same length. ``keys`` has every key of the batch; where ticks
     or punctuations come in, also every key that has state. ``pages`` is its state by slot, newest page first;
     ``needed`` says which columns of its outputs anyone reads. ``table`` is the version of a lookup's table that counts
-    for the batch. ``tags`` has the tag of each rank, and ``origin`` is where in it the source's number stands.
+    for the batch. ``tags`` has the tag of each rank, and ``origin`` is where in it the source's number stands. ``key``
+    seals objects of the user's in pages; it is empty for state that nobody else can get at.
+    ``ends`` is there in the last batch of finite input that is to be flushed: the rank of the end of each key, for
+    which nothing more comes.
     """
 
     inputs: tuple[Chunk, ...]
@@ -43,6 +46,8 @@ class Given:
     table: pa.Table | None = None
     tags: tuple[Ints, ...] = ()
     origin: int = 1
+    key: bytes = b""
+    ends: Ints | None = None
 
     @property
     def depth(self) -> int:
@@ -52,10 +57,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an operator made of a batch: a chunk for each output, and a new state page for each slot that changed."""
+    """What an operator made of a batch: a chunk for each output, and a new state page for each slot that changed.
+
+    ``late`` counts tuples that came after newer ones of their key, where time is read off them.
+    """
 
     outputs: tuple[Chunk, ...]
     pages: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    late: int = 0
 
 
 def derive(

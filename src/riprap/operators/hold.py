@@ -62,19 +62,24 @@ def run_hold(operator: Delay | Throttle, given: Given) -> Result:
     """Let go what comes due in a batch; return also the new state page."""
     (chunk,) = given.inputs
     events, clock, keys = Events.of(given), ClockTimes.of(given), len(given.keys)
-    ticked = clock is not None and clock.ticks > 0
+    ticked = (clock is not None and clock.ticks > 0) or given.ends is not None
     touched = np.arange(keys) if ticked else np.flatnonzero(np.bincount(chunk.code, minlength=keys))
     columns = {f"c{i}": chunk.columns[name] for i, name in enumerate(sorted(given.needed[operator.name]))}
     new = struct_of({_DUE: pa.array(np.zeros(chunk.rows, np.int64)), **columns}, chunk.rows)
     queues = Queues.of(given.pages.get("0", ()), given.keys.take(touched), _COUNTERS)
     counters = queues.counters ^ LONG_AGO
-    leaving = queues.due(_DUE, _until(operator, chunk, touched, clock, counters[:, 0]))
+    until = _until(operator, chunk, touched, clock, counters[:, 0])
+    leaving = queues.lengths if given.ends is not None else queues.due(_DUE, until)
     old = queues.first(leaving, new.type)
     history = line_up(chunk.code, touched, keys, old)
     due = history.line_up_numbers(
         *(part.field(_DUE).to_numpy(zero_copy_only=False) for part in (old.tuples, new))
     )
     leaves, kept = _find(operator, chunk, history, events, clock, due, counters)
+    if given.ends is not None:
+        stays = np.flatnonzero(leaves < 0)
+        leaves[stays] = np.repeat(events.end_event[touched], np.diff(history.starts))[stays]
+        kept = history.starts[1:]
     counters ^= LONG_AGO
     gone = np.flatnonzero(leaves >= 0)
     rows = gone[in_event_order(leaves[gone], len(events.rank))]

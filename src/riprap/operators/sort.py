@@ -44,7 +44,9 @@ def run_sort(operator: Sort, given: Given) -> Result:
     event, code = np.repeat(closed.event, lengths), np.repeat(closed.code, lengths)
     output = closed.events.derive(event, code, made, given, operator.depth)
     output = replace(output, marks=_marks(closed, lengths, given, operator.depth))
-    return Result(outputs=(output,), pages={"0": closed.page} if closed.page is not None else {})
+    return Result(
+        outputs=(output,), pages={"0": closed.page} if closed.page is not None else {}, late=closed.late
+    )
 
 
 def _marks(closed: Closed, lengths: Ints, given: Given, depth: int) -> Marks:

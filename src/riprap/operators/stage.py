@@ -16,6 +16,7 @@ from riprap.operators.arrival import Arrival
 from riprap.operators.chunk import EVERY, Chunk, merge_streams
 from riprap.operators.given import Given, Pages, Result
 from riprap.operators.kernels import CONTROLS, KERNELS, Kernel
+from riprap.operators.user_code import FAILURES, describe
 from riprap.state.windows import add_page, merge
 
 State = Mapping[str, Pages]
@@ -26,7 +27,8 @@ class Activity:
     """What an operator did in a batch.
 
     ``ports`` and ``streams`` say how many tuples came in by each port and went out on each stream, where that is not
-    said already: where there are several. ``marks_in`` and ``marks_out`` are punctuations.
+    said already: where there are several. ``marks_in`` and ``marks_out`` are punctuations, ``late`` is how many tuples
+    came after newer ones of their key.
     """
 
     tuples_in: int
@@ -36,6 +38,7 @@ class Activity:
     streams: Mapping[str, int] = field(default_factory=dict)
     marks_in: int = 0
     marks_out: int = 0
+    late: int = 0
 
 
 @dataclass(slots=True)
@@ -76,6 +79,7 @@ def run_stage(
     origin: int = 1,
     tables: Mapping[str, pa.Table] | None = None,
     lead: bool = True,
+    key: bytes = b"",
     watch: Collection[str] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome:
@@ -83,10 +87,21 @@ def run_stage(
 
     ``needed`` says which columns of each stream anyone reads. ``sources`` are the application's, one of which number
     ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which
-    alone passes on what all of them got. ``watch`` names streams of which the outcome is to have all tuples.
+    alone passes on what all of them got. ``key`` seals objects of users' classes in pages that others might get at.
+    ``watch`` names streams of which the outcome is to have all tuples.
     """
     stage = _Stage(
-        graph, needed, arrival, state, sources, origin, tables or {}, Outcome(), dict(arrival.chunks), clock
+        graph,
+        needed,
+        arrival,
+        state,
+        sources,
+        origin,
+        tables or {},
+        key,
+        Outcome(),
+        dict(arrival.chunks),
+        clock,
     )
     for operator in graph:
         if isinstance(operator, Source | Inlet):
@@ -114,6 +129,7 @@ class _Stage:
     sources: Sequence[str]
     origin: int
     tables: Mapping[str, pa.Table]
+    key: bytes
     outcome: Outcome
     chunks: dict[str, Chunk]
     clock: Callable[[], float]
@@ -163,6 +179,8 @@ class _Stage:
             table=self.tables.get(operator.name),
             tags=self.arrival.tags,
             origin=self.origin if self.arrival.from_sources else self.origin + 2,
+            key=self.key,
+            ends=self.arrival.ends,
         )
 
     def _older(self, operator: Operator, slot: str) -> Pages:
@@ -173,7 +191,7 @@ class _Stage:
             result = kernel(operator, given)
         except RiprapError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise self._blame(kernel, operator, given, error) from error
         did = self.clock() - began
         if given.control is not None:
@@ -196,7 +214,7 @@ class _Stage:
             if readers[-1] is operator and not any(stream in o.control for o in self.graph):
                 self.chunks.pop(stream, None)
 
-    def _blame(self, kernel: Kernel, operator: Operator, given: Given, error: Exception) -> OperatorError:
+    def _blame(self, kernel: Kernel, operator: Operator, given: Given, error: BaseException) -> OperatorError:
         """Find the first tuple on which the operator fails, by running it on ever shorter beginnings of the batch."""
         inputs = given.inputs or ((given.control,) if given.control else ())
         ranks = np.unique(np.concatenate([c.rank for c in inputs]))
@@ -210,7 +228,7 @@ class _Stage:
             try:
                 kernel(operator, shorter)
                 low = middle + 1
-            except Exception as again:
+            except FAILURES as again:
                 error, high = again, middle
         where = "at a tick or a punctuation" if low == 0 else "at a tuple that could not be found again"
         if 0 < low <= len(ranks):
@@ -219,7 +237,7 @@ class _Stage:
             if self.arrival.from_sources:
                 where = f"at position {tag[self.origin + 1]} of source '{self.sources[tag[self.origin]]}'"
         return OperatorError(
-            f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {type(error).__name__}: {error}"
+            f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {describe(error)}"
         )
 
 
@@ -236,6 +254,7 @@ def _activity(operator: Operator, given: Given, result: Result, seconds: float) 
         streams=dict(zip(operator.outputs, made, strict=True)) if several else {},
         marks_in=sum(len(c.marks) for c in given.inputs),
         marks_out=sum(len(c.marks) for c in result.outputs),
+        late=result.late,
     )
 
 

@@ -214,11 +214,11 @@ class Submissions:
     def _wrong_columns(self, came: Mapping[str, Any] | Sequence[str], number: int) -> ValueError:
         names = self._names[number]
         lacking, strange = [n for n in names if n not in came], [n for n in came if n not in names]
-        problem = (
-            f"column '{lacking[0]}' is missing" if lacking else f"there is no column '{[*strange, '?'][0]}'"
-        )
+        problems = [f"'{lacking[0]}' is missing"] if lacking else []
+        problems += [f"there is no column '{strange[0]}'"] if strange else []
         return ValueError(
-            f"submitted to output '{self._labels[number]}': {problem}. It has: {', '.join(names)}"
+            f"submitted to output '{self._labels[number]}': {' and '.join(problems) or 'a column is there twice'}. "
+            f"Submit the columns {', '.join(names)}; what came has {', '.join(map(str, came)) or 'none'}"
         )
 
     def _close_singles(self, number: int) -> None:

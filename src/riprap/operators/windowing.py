@@ -48,7 +48,7 @@ class Windows:
         events = Events.of(given)
         ticks = given.ticks is not None and len(given.ticks.rank) > 0
         counts = np.bincount(chunk.code, minlength=len(given.keys))
-        every_key = ticks or (window.punctuation and len(chunk.marks) > 0)
+        every_key = ticks or (window.punctuation and len(chunk.marks) > 0) or given.ends is not None
         touched = np.arange(len(given.keys)) if every_key else np.flatnonzero(counts)
         numbers, present = measured_by(window, chunk)
         kept = {**values, **({_MEASURED: pa.array(numbers)} if _keeps_numbers(window) else {})}

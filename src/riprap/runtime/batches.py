@@ -3,7 +3,7 @@
     tasks answer -> every bucket accounted for -> ledger record -> sinks publish -> old pages go
 
 A batch that is on record already, because the driver died after writing it, is not computed again: only its publishing
-is repeated, and that changes nothing.
+is repeated, and that changes nothing. It must be planned with the input it has on record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
-from riprap.runtime.inflow import FRONTIER, Offset
+from riprap.runtime.inflow import Planned
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
@@ -29,7 +29,6 @@ from riprap.state.ledger import Record
 
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
 _KEEP_RECORDS = 3
-_NOTHING_YET = -(2**63)
 
 
 class BatchRunner:
@@ -71,26 +70,16 @@ class BatchRunner:
         """Whether a batch is on record that some sinks may not have had."""
         return self.last is not None and self.last.batch > self._handed.batch
 
-    def reached(self, initial: Offset) -> Offset:
-        """Return how far the input is on record; ``initial`` is the offset of the beginning."""
-        if self.last is None:
-            return initial
-        offset = {name: end for name, (_, end) in self.last.sources.items()}
-        return {name: offset.get(name, begin) for name, begin in initial.items()} | (
-            {FRONTIER: self.last.frontier} if FRONTIER in initial else {}
-        )
-
     def catch_up(self) -> None:
         """Hand the newest batch over once more, where an earlier process may have died before it could."""
         if self.owes:
             assert self.last is not None
-            began = self._clock()
-            self._hand_over(self.last, [], began)
+            self._hand_over(self.last, [], self._clock())
 
-    def run(self, batch: int, ends: Offset, compute: Callable[[], Sequence[Answer]]) -> None:
-        """Have a batch that reaches so far computed, record it, and hand it over.
+    def run(self, batch: int, planned: Planned, compute: Callable[[], Sequence[Answer]]) -> None:
+        """Have a batch computed as it was planned, record it, and hand it over.
 
-        One that is on record already is not computed again.
+        One that is on record already is not computed again, and must have been planned alike.
         """
         began = self._clock()
         ledger = self._site.ledger
@@ -100,11 +89,13 @@ class BatchRunner:
             before = ledger.get(batch - 1)
             self._tables.settle(batch)
             answers = compute()
-            record = self._record(batch, before, ends, answers)
+            record = self._record(batch, before, planned, answers)
             reach("gathered", batch, self._plan.name)
             ledger.write(record)
             if self._checkpointer is not None:
                 self._checkpointer.note(record, answers)
+        else:
+            planned.compare(record, self._plan.name)
         self._hand_over(record, answers, began)
 
     def _hand_over(self, record: Record, answers: Sequence[Answer], began: float) -> None:
@@ -129,7 +120,7 @@ class BatchRunner:
         self.last = record
         reach("collected", batch, self._plan.name)
 
-    def _record(self, batch: int, before: Record, offset: Offset, answers: Sequence[Answer]) -> Record:
+    def _record(self, batch: int, before: Record, planned: Planned, answers: Sequence[Answer]) -> Record:
         if len({a.task for a in answers}) != len(answers):
             raise LedgerError(f"batch {batch}: a task answered twice")
         # What Spark reads it cuts up as it likes, and there is no state.
@@ -141,30 +132,18 @@ class BatchRunner:
             sink: tuple(a.outputs[sink] for a in sorted(answers, key=lambda a: a.task) if sink in a.outputs)
             for sink in (*self._publishers, *self._outlets)
         }
-        ends = {name: end for name, end in offset.items() if name != FRONTIER}
         return Record(
             epoch=self._site.ledger.epoch,
             batch=batch,
             sources={
-                n: (before.sources[n][1] if n in before.sources else None, end) for n, end in ends.items()
+                n: (before.sources[n][1] if n in before.sources else None, end)
+                for n, end in planned.ends.items()
             },
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
             outputs=outputs,
-            frontier=self._frontier(batch, ends, offset.get(FRONTIER)),
+            frontier=planned.frontier,
             time=self._clock(),
         )
-
-    def _frontier(self, batch: int, ends: Offset, aligned: int | None) -> int:
-        """Say how far the element's streams are complete, in what its frontiers count.
-
-        Spark runs a first batch even if nothing has come; then they are complete up to the least there is.
-        """
-        plan = self._plan
-        if plan.root in plan.roots:
-            known: int | None = ends[plan.root]
-        else:
-            known = aligned if plan.aligned else batch
-        return _NOTHING_YET if known is None else known
 
     def _collect(self, batch: int) -> None:
         """Let go of records and pages that neither a repeated batch nor a waiting sink needs."""

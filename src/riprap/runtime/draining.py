@@ -1,4 +1,7 @@
-"""When an element of a run that is to stop may halt: nothing that is under way, or cannot be read again, is left."""
+"""When an element of a run that is to stop may halt: nothing that is under way, or cannot be read again, is left.
+
+Of a run that is to be taken up again, what is under way between elements stays there.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,15 @@ class Draining:
     Sources are left where they are, but for what could not be read again.
     """
 
-    def __init__(self, graph: Graph, folder: RunFolder, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        folder: RunFolder,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        resume: bool = False,
+    ) -> None:
+        self.resume = resume
         self._graph = graph
         self._folder = folder
         self._clock = clock
@@ -32,7 +43,7 @@ class Draining:
         if not element.active:
             return True
         if element.plan.inlets:
-            return element.all_read()
+            return self.resume or element.all_read()
         if element.owes:
             return False
         if not element.held() or self._clock() - moved > element.interval + _QUIET_SECONDS:

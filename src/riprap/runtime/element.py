@@ -23,10 +23,11 @@ from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
 from riprap.runtime.handing_over import hand_over
-from riprap.runtime.inflow import recorded
+from riprap.runtime.inflow import END, has_all, recorded
 from riprap.runtime.ingest import Ingest
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
+from riprap.runtime.lost_records import agree
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.pacing import pace_start
@@ -35,6 +36,7 @@ from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import EXECUTOR, Site
+from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.tables import Tables
 from riprap.runtime.task import save_plan
 
@@ -52,6 +54,7 @@ class Launch:
     clock: Callable[[], float]
     store: str | None = None
     stays: bool = True
+    flush: bool = False
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -68,9 +71,12 @@ class Launch:
         home = self.home(plan)
         rates = _rates(self.graph, plan)
         setting = self._save_setting(plan, site, home, rates)
-        site.ledger.begin(plan.buckets)
         if self.resume:
+            log = SparkLog(home / "spark", plan) if plan.ingests else None
+            agree(plan, site.ledger, log, clock=self.clock, tell=self.folder.event)
             self.recover(plan, site, setting)
+        else:
+            site.ledger.begin(plan.buckets)
         outlets = {
             outlet.name: Outflow(
                 outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
@@ -111,6 +117,7 @@ class Launch:
             start=number,
             batch_rows=self.batch_rows,
             finite=self.interval is None,
+            flush=self.flush,
             rates=rates,
         )
         save_plan(Path(setting.plan), plan)
@@ -182,11 +189,11 @@ class Element:
             s.name: Leaving(home / "sources" / s.name) for s in fetched if not s.connector.PROMISE.exact
         }
 
-    def open_sinks(self) -> None:
-        """Open the sinks, and give them and the channels the batches an earlier process had on record."""
+    def take_sinks(self) -> None:
+        """Take hold of what the sinks write to, and refuse what is not to be written to; nothing there is changed."""
         launch = self._launch
-        self.publishers = {
-            sink.name: make_publisher(
+        for sink in self.plan.graph.of_kind(Sink):
+            self.publishers[sink.name] = make_publisher(
                 launch.graph[sink.name],  # type: ignore[arg-type]
                 self._site.results,
                 launch.session,
@@ -195,8 +202,16 @@ class Element:
                 tell=launch.folder.event,
                 clock=launch.clock,
             )
-            for sink in self.plan.graph.of_kind(Sink)
-        }
+
+    def open_sinks(self) -> None:
+        """Let the sinks begin, and give them and the channels the batches an earlier process had on record.
+
+        First all sinks must be taken hold of, those of other elements too: who is refused by one leaves the others to
+        the run that had them.
+        """
+        launch = self._launch
+        for publisher in self.publishers.values():
+            publisher.begin()
         for outflow in self._outlets.values():
             outflow.reopen()
         hand_over(
@@ -237,7 +252,8 @@ class Element:
         launch = self._launch
         arrivals = {name: _arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
-        self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets)
+        before = launch.folder.last_metrics([self.plan.name]).get(self.plan.name) if launch.resume else None
+        self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets, before)
         if self.plan.protected:
             self._checkpointer = Checkpointer(
                 self.plan,
@@ -285,6 +301,7 @@ class Element:
                 launch.session,
                 self._runner,
                 interval=launch.interval,
+                tell=launch.folder.event,
             )
         return ResidentStage(
             name,
@@ -337,18 +354,21 @@ class Element:
         if self._runner.owes:
             return False
         done = self._done()
+        flushed = not self._launch.flush or bool(done.get(END))
         if not self.plan.inlets:
-            return all(
+            return flushed and all(
                 SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
                 for s in recorded(self.plan)
             )
         channels = self._launch.folder.path / "channels"
-        for channel in self.plan.inlets.values():
-            reader = ChannelReader(channels / channel.name, self.plan.name)
-            # In this order: a frontier asked for after the end is the last.
-            if not reader.ended or reader.frontier != done.get(channel.root):
+        inlets = self.plan.inlets.values()
+        readers = [ChannelReader(channels / channel.name, self.plan.name) for channel in inlets]
+        for channel, reader in zip(inlets, readers, strict=True):
+            # In this order: a frontier asked for after the end is the last. Others may have gone further.
+            if not reader.ended or _before(done.get(channel.root), reader.frontier):
                 return False
-        return True
+        # Where the run is stopped, channels finish and the input has not ended.
+        return flushed or not all(map(has_all, readers))
 
     def leave_off(self) -> None:
         """Let sources that cannot be replayed fetch no more: what they have fetched is still to be computed."""
@@ -412,19 +432,19 @@ class Element:
         """Whether a batch of an earlier process is still to be handed over."""
         return self._runner.owes
 
-    def halt(self) -> None:
-        """Stop between two batches."""
-        self._end(lambda stage: stage.stop())
+    def halt(self, *, save: bool = False) -> None:
+        """Stop between two batches; with ``save``, protected operators are saved as they are then."""
+        self._end(lambda stage: stage.stop(), save=save)
 
     def cut_off(self) -> None:
         """End in the middle of what there is, as a crash would; for trials of recovery in one process."""
         self._end(lambda stage: stage.cut_off())
 
-    def _end(self, how: Callable[[Stage], None]) -> None:
+    def _end(self, how: Callable[[Stage], None], *, save: bool = False) -> None:
         if self._stage is not None:
             how(self._stage)
         if self._checkpointer is not None:
-            self._checkpointer.stop()
+            self._checkpointer.stop(save=save)
         self._handed.close()
 
     def failure(self) -> BaseException | None:
@@ -440,6 +460,10 @@ class Element:
         """Make visible all that sinks have taken."""
         for publisher in self.publishers.values():
             publisher.flush()
+
+
+def _before(done: int | None, frontier: int | None) -> bool:
+    return frontier is not None and (done is None or done < frontier)
 
 
 def _rates(graph: Graph, plan: Plan) -> dict[str, float]:

@@ -12,6 +12,7 @@ _OURS = re.compile(
     r"riprap\.errors\.(\w+): (.+?)(?=\n\s*\n|\n\s*at |\nCaused by|\nDriver stacktrace|\nJVM stacktrace|\Z)",
     re.S,
 )
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _LONG = 4000
 
 
@@ -24,6 +25,13 @@ def as_riprap_error(error: BaseException) -> RiprapError:
     if found:
         name, message = found[-1]
         return named_error(name, message.strip())
+    missing = _NO_MODULE.search(text)
+    if missing:
+        return RunError(
+            f"Spark's Python workers have no module '{missing[1]}'. Install it for the Python that they run on "
+            "(spark.pyspark.python or PYSPARK_PYTHON say which), on every host; or leave out spark=, and Riprap makes "
+            "a session whose workers have what this process has"
+        )
     return RunError(f"the Spark query failed: {text[:_LONG]}")
 
 

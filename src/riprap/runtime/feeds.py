@@ -33,7 +33,11 @@ class Feed(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether all rows there are going to be are known."""
+        """Whether all rows there are going to be are known: the input has ended, or its reading is to stop."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the input has ended, which is written down and holds for whoever takes the run up."""
 
     def fix(self) -> None:
         """Take no input into account that is not there now."""
@@ -45,4 +49,4 @@ def open_feed(
     """Open the rows of a source."""
     if isinstance(source.connector, FetchedSource):
         return FetchedFeed(source, folder, quarantine, finite=finite, batch_rows=batch_rows, tell=tell)
-    return ListedFeed(source, folder, quarantine, finite=finite)
+    return ListedFeed(source, folder, quarantine, finite=finite, tell=tell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -16,8 +15,9 @@ from riprap.errors import RunError
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.operators import Source
 from riprap.runtime.leaving import Leaving
-from riprap.runtime.segments import Segment, SegmentLog, write_spool
+from riprap.runtime.segments import Segment, SegmentLog
 from riprap.runtime.setting_aside import set_aside
+from riprap.state.leases import lock
 
 _POLL_SECONDS = 0.1
 # How many batches are fetched ahead of the one at hand.
@@ -44,6 +44,7 @@ class FetchedFeed:
         # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
         self._once = not connector.PROMISE.exact
         self._leaving = Leaving(folder)
+        self._left = False
         self._hung_up = False
         self._ahead = _BATCHES_AHEAD * batch_rows
         self._fetcher: Fetcher = open_fetcher(connector, tell)
@@ -56,9 +57,14 @@ class FetchedFeed:
         self._failure: BaseException | None = None
 
     def upto(self, start: int, rows: int) -> int:
+        if start > self.log.rows:
+            raise RunError(
+                f"{self._what}: {start:,} rows are on record, and the list in {self.log.folder} has {self.log.rows:,}: "
+                "others would get their numbers. Put the folder back from a copy, or start a new run"
+            )
         self._taken = start
         self._room.set()
-        if self._thread is None and not (self._finite and self.log.end is not None):
+        if self._thread is None and not self.ended:
             self._thread = threading.Thread(target=self._run, name=f"fetch {self._source.name}", daemon=True)
             self._thread.start()
         end = min(self.log.rows, start + rows)
@@ -71,12 +77,17 @@ class FetchedFeed:
         return
 
     def release(self, offset: int) -> None:
-        while self.log.segments and self.log.segments[0].end <= offset and len(self.log.segments) > 1:
+        # The row before the offset stays: the next one's position must not be smaller.
+        while self.log.segments and self.log.segments[0].end < offset and len(self.log.segments) > 1:
             Path(self.log.segments.pop(0).path).unlink(missing_ok=True)
 
     @property
     def over(self) -> bool:
-        return (self._finite or self._leaving.asked) and self.log.end is not None
+        return self._left or self.ended
+
+    @property
+    def ended(self) -> bool:
+        return self._finite and self.log.end is not None
 
     def fix(self) -> None:
         self._finite = True
@@ -87,8 +98,8 @@ class FetchedFeed:
                 time.sleep(_POLL_SECONDS)
             if self._leaving.asked:
                 self._fetcher.close()
-                # Here only: the input has not ended, and whoever takes the run up reads on.
-                self.log.end = self.log.rows
+                # The list says nothing of it: the input has not ended, and whoever takes the run up reads on.
+                self._left = True
                 self._leaving.answer(self.log.rows)
         except BaseException as error:
             # For the thread that asks for rows: it is raised there.
@@ -136,8 +147,7 @@ class FetchedFeed:
     def _keep(self, fetched: Fetched) -> None:
         number = self._number
         set_aside(self._source, self._quarantine, number, fetched.bad)
-        path = self.log.folder / f"spool-{number:08d}.arrow"
-        write_spool(path, fetched.table)
+        path = self.log.spool(number, fetched.table)
         self.log.add(
             Segment(
                 file="fetched",
@@ -162,15 +172,9 @@ def _hold(folder: Path, what: str) -> int:
     """
     folder.mkdir(parents=True, exist_ok=True)
     held = os.open(folder / "fetching.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    deadline = time.monotonic() + _OTHERS_SECONDS
-    while True:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return held
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                os.close(held)
-                raise RunError(
-                    f"{what}: another process still fetches into {folder}. End it, and take the run up again"
-                ) from None
-            time.sleep(_POLL_SECONDS)
+    if not lock(held, wait=_OTHERS_SECONDS):
+        os.close(held)
+        raise RunError(
+            f"{what}: another process still fetches into {folder}. End it, and take the run up again"
+        )
+    return held

@@ -1,11 +1,13 @@
 """A run's folder: settings, versions, events and metrics, for people and for later commands.
 
-<root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest
+<root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest that has begun
     run.json         command line, options, notes (such as the seed of the feed), versions
     state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
-    events.jsonl     started, resumed, failed, interrupted, ended; failures and what was decided about them
+    events.jsonl     started, resumed, failed, interrupted, stopped (to be taken up), ended; failures and what was
+                     decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
                      (docs/profiles.md describes the line)
+                     both are put aside when they are large, as events-0000000001.jsonl (riprap.runtime.rolled_lines)
     elements/<name>/ of each processing element:
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/
@@ -14,30 +16,32 @@
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
-    spark.log        what their JVMs and Python print to stderr;  graph.pickle: the application, for them
+    spark.log        what JVMs and Python workers print, where Riprap made the session; runs of one process, and so of
+                     one JVM, share it
+    graph.pickle     the application, for the driver processes of a supervised run
+    key              seals objects of users' classes (riprap.state.seals);  lease: its driver's (riprap.state.leases)
+    results/         results on their way to sinks, where the user names a folder for pages
     ended            exists once the run has ended
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
 import platform
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
-from riprap.state.saving import save_json
+from riprap.runtime.rolled_lines import Following, RolledLines
+from riprap.state.saving import load_json, save_json
 
 FORMAT = "riprap-run/1"
 # Counting takes at most one part in so many of the time.
@@ -50,32 +54,48 @@ class RunFolder:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path = path
         self._clock = clock
+        self._events = RolledLines(path, "events")
+        self._metrics = RolledLines(path, "metrics")
         self._quarantined: tuple[float, dict[str, int]] = (-math.inf, {})
 
     @classmethod
     def create(cls, root: Path, application: str, clock: Callable[[], float]) -> RunFolder:
-        """Make a new dated folder and point ``latest`` to it."""
+        """Make a new dated folder."""
         stamp = datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%d-%H%M%S")
         path = (root / application / f"{stamp}-{uuid.uuid4().hex[:6]}").absolute()
         path.mkdir(mode=0o700, parents=True)
-        link = path.parent / f".latest-{uuid.uuid4().hex[:6]}"
-        link.symlink_to(path.name)
-        link.rename(path.parent / "latest")
         return cls(path, clock)
 
     @classmethod
     def reopen(cls, path: Path, application: str, clock: Callable[[], float]) -> RunFolder:
         """Open the folder of an earlier run, to take it up again."""
         resolved = path.resolve()
-        try:
-            data = json.loads((resolved / "run.json").read_text())
-        except FileNotFoundError:
-            raise RunError(f"{path} is not a run folder: it has no run.json") from None
-        if data.get("format") != FORMAT:
-            raise RunError(f"{path}/run.json is not of format {FORMAT}")
+        if not resolved.exists():
+            raise RunError(
+                f"there is no folder {path}: folder= takes up an earlier run. A new one gets a folder of its own, "
+                "under runs="
+            )
+        opened = cls(resolved, clock)
+        data = opened.about()
         if data["application"] != application:
             raise RunError(f"{path} is a run of '{data['application']}', not of '{application}'")
-        return cls(resolved, clock)
+        return opened
+
+    def about(self) -> dict[str, Any]:
+        """Read what is run, and how."""
+        about = read_about(self.path)
+        if about is None:
+            raise RunError(
+                f"{self.path} is not a run folder: it has no run.json. folder= takes up an earlier run; runs= is where "
+                "new ones get theirs"
+            )
+        return about
+
+    def be_latest(self) -> None:
+        """Let ``latest`` beside it point to it: from now on there is something to take up."""
+        link = self.path.parent / f".latest-{uuid.uuid4().hex[:6]}"
+        link.symlink_to(self.path.name)
+        link.rename(self.path.parent / "latest")
 
     @property
     def identity(self) -> str:
@@ -111,11 +131,15 @@ class RunFolder:
 
     def event(self, kind: str, **details: Any) -> None:
         """Note that something happened."""
-        self._append("events.jsonl", {"time": self._clock(), "event": kind, **details})
+        self._events.append({"time": self._clock(), "event": kind, **details})
 
-    def read_events(self, skip: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield what happened, oldest first, but for the first ``skip``; a line that is being written is left out."""
-        yield from islice(_lines(self.path / "events.jsonl"), skip, None)
+    def read_events(self) -> Iterator[dict[str, Any]]:
+        """Yield what happened, oldest first; a line that is being written is left out."""
+        yield from self._events.read()
+
+    def follow_events(self, *, all_of_them: bool = False) -> Following:
+        """Return what gives the events from now on, or from the first."""
+        return self._events.follow(all_of_it=all_of_them)
 
     def quarantine(self, source: str) -> Path:
         """Return where a source's bad records go."""
@@ -138,17 +162,35 @@ class RunFolder:
 
     def metrics(self, line: Mapping[str, Any]) -> None:
         """Note what a batch did."""
-        self._append("metrics.jsonl", line)
+        self._metrics.append(line)
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """Yield what the batches did, oldest first; of a repeated batch, each time."""
-        yield from _lines(self.path / "metrics.jsonl")
+        yield from self._metrics.read()
+
+    def last_metrics(self, elements: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the last line of each element that has one."""
+        found: dict[str, dict[str, Any]] = {}
+        wanted = set(elements)
+        for line in self._metrics.backwards():
+            if line["element"] in wanted:
+                found.setdefault(line["element"], line)
+            if found.keys() == wanted:
+                break
+        return found
+
+    def follow_metrics(self, *, all_of_them: bool = False) -> Following:
+        """Return what gives the lines of batches from now on, or from the first."""
+        return self._metrics.follow(all_of_it=all_of_them)
 
     def state_layout(self) -> dict[str, Any] | None:
         """Return how the run's state is cut up, None before it is."""
-        path = self.path / "state.json"
-        layout: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-        return layout
+        remedy = (
+            "Put it back from a copy, or from another run of the application that has as many buckets; or start a new "
+            "run"
+        )
+        entries = {"elements": dict, "buckets": int, "operators": dict}
+        return load_json(self.path / "state.json", None, entries, remedy=remedy)
 
     def keep_state_layout(self, layout: Mapping[str, Any]) -> None:
         """Write down how state is cut up; refuse another way than the run began with, for it would be misread."""
@@ -187,14 +229,11 @@ class RunFolder:
         """Mark the run as ended: it cannot be taken up again, and its pages may go."""
         (self.path / "ended").touch()
 
-    def _append(self, name: str, line: Mapping[str, Any]) -> None:
-        with (self.path / name).open("a") as file:
-            file.write(json.dumps(line) + "\n")
 
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a file of a JSON object a line; one that a full disk has cut short is left out, as is one being written."""
-    for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
-        if line.endswith("\n"):
-            with contextlib.suppress(ValueError):
-                yield json.loads(line)
+def read_about(run_folder: Path) -> dict[str, Any] | None:
+    """Read what a run's folder says of it, None if it says nothing yet."""
+    remedy = (
+        "Put it back from a copy, or from another run of the application (its 'options' say where checkpoints are); or "
+        "start a new run"
+    )
+    return load_json(run_folder / "run.json", FORMAT, {"application": str, "options": dict}, remedy=remedy)

@@ -39,7 +39,7 @@ def hand_over(
             lost = {
                 name: rows
                 for name, rows in gone.items()
-                if batch > (telling[name].published if name in telling else had)
+                if not (telling[name].has(batch) if name in telling else batch <= had)
             }
             if lost:
                 tell("results lost", element=element, batch=batch, rows=lost)
@@ -58,5 +58,5 @@ def _gone(site: Site, record: Record) -> dict[str, int]:
     return {
         name: sum(output.rows for output in outputs)
         for name, outputs in record.outputs.items()
-        if any(not site.results.size(page) for output in outputs for page in output.pages)
+        if any(not site.has_result(page) for output in outputs for page in output.pages)
     }

@@ -14,38 +14,96 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from riprap.channels import ChannelReader
+from riprap.channels import ChannelReader, Footer
 from riprap.compiler import Plan
-from riprap.errors import RunError
+from riprap.errors import LedgerError, RunError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
 from riprap.operators.arrival import Rows, order_numbers
 from riprap.runtime.feeds import open_feed
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.pacing import pace_start
+from riprap.runtime.positions import Positions
 from riprap.runtime.reading import read_rows
 from riprap.runtime.segments import Segment
 from riprap.runtime.settings import Setting
+from riprap.state.ledger import Record
 
 Offset = dict[str, Any]
 
 # In the offset of sources that interleave by an ordering column: the ordering number up to which all are read.
 FRONTIER = "$frontier"
+# In the offset of finite input that is to be flushed: 1 once its end has been planned, which is a batch of its own.
+END = "$end"
+# Below every frontier: nothing is complete.
+NOTHING_YET = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers."""
+    """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers.
+
+    Or it reads nothing and puts out what is held at the end of the input, if ``ends``: at ``frontier``, or where there
+    is none, at the batch.
+    """
 
     task: int
     sources: Mapping[str, tuple[int, int, list[Segment]]] = field(default_factory=dict)
     frontiers: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    ends: bool = False
+    frontier: int | None = None
+
+    def end(self, batch: int) -> int | None:
+        """Return the frontier of the end of the input, None where this is not the end."""
+        if not self.ends:
+            return None
+        return batch if self.frontier is None else self.frontier
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Piece:
         """Make a piece of what :func:`dataclasses.asdict` has made of one."""
         sources = {n: (a, b, [Segment(**s) for s in found]) for n, (a, b, found) in data["sources"].items()}
-        return cls(data["task"], sources, {n: (a, b) for n, (a, b) in data["frontiers"].items()})
+        frontiers = {n: (a, b) for n, (a, b) in data["frontiers"].items()}
+        return cls(data["task"], sources, frontiers, data["ends"], data["frontier"])
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Where a batch ends in each source or root, and how far the element's streams are complete by it."""
+
+    ends: dict[str, Any]
+    frontier: int
+
+    @classmethod
+    def of(cls, plan: Plan, batch: int, offset: Offset) -> Planned:
+        """Say what a batch that reaches an offset is."""
+        ends = {name: end for name, end in offset.items() if name != FRONTIER}
+        if plan.root in plan.roots:
+            reached: int | None = ends[plan.root]
+        else:
+            reached = offset.get(FRONTIER) if plan.aligned else batch
+        # Spark runs a first batch even if nothing has come: then all is complete up to the least there is.
+        return cls(ends, NOTHING_YET if reached is None else reached)
+
+    @staticmethod
+    def reached(record: Record | None, initial: Offset) -> Offset:
+        """Return the offset up to which the input is on record; ``initial`` is that of the beginning."""
+        if record is None:
+            return initial
+        ends = {name: end for name, (_, end) in record.sources.items()}
+        offset = {name: ends.get(name, begin) for name, begin in initial.items()}
+        if FRONTIER in initial:
+            offset[FRONTIER] = None if record.frontier == NOTHING_YET else record.frontier
+        return offset
+
+    def compare(self, record: Record, element: str) -> None:
+        """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
+        had = {name: end for name, (_, end) in record.sources.items()}
+        if self.ends != had:
+            raise LedgerError(
+                f"batch {record.batch} of '{element}' is on record up to {had}, and is planned up to {self.ends}: "
+                "tuples would be left out or counted twice. Put back the run's folder as it was, from a copy; or start a new run"
+            )
 
 
 class Inflow(Protocol):
@@ -79,6 +137,24 @@ def read_piece(plan: Plan, setting: Setting, piece: Piece) -> dict[str, Rows]:
     return {name: read_source(plan, name, *rows) for name, rows in piece.sources.items()}
 
 
+def is_end(start: Offset, end: Offset) -> bool:
+    """Say whether a batch is the end of its input."""
+    return bool(end.get(END)) and not start.get(END)
+
+
+def holds_end(segment: Footer | None) -> bool:
+    """Say whether the newest segment of a channel is of the end of the input, after which nothing comes."""
+    return segment is not None and bool(segment.sources.get(END, (None, None))[1])
+
+
+def has_all(reader: ChannelReader) -> bool:
+    """Say whether a channel has all there will ever be, what is put out at the end of the input included.
+
+    One that is finished need not: a run that is stopped finishes its channels too, with its windows still open.
+    """
+    return reader.ended and holds_end(reader.newest)
+
+
 def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> Rows:
     """Read the columns of a source that the stage needs."""
     source = plan.graph[name]
@@ -109,15 +185,39 @@ class SourceInflow:
             )
             for s in recorded(plan)
         }
+        self._positions = {
+            s.name: Positions(s, self._feeds[s.name].log) for s in recorded(plan) if s.position is not None
+        }
 
     def initial(self) -> Offset:
-        return dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
+        offset: Offset = dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
+        return offset | ({END: 0} if self._setting.flush else {})
 
     def fix(self) -> None:
         for feed in self._feeds.values():
             feed.fix()
 
     def latest(self, start: Offset) -> Offset:
+        end = self._next_or_end(start)
+        for name, positions in self._positions.items():
+            positions.check(start[name], end[name])
+        for feed in self._feeds.values():
+            feed.log.sync()
+        return end
+
+    def _next_or_end(self, start: Offset) -> Offset:
+        rows = {name: end for name, end in start.items() if name != END}
+        further = self._next(rows)
+        if further != rows or not self._setting.flush:
+            return further | ({END: start[END]} if END in start else {})
+        if start.get(END) or not all(
+            feed.ended and start[name] == feed.log.rows for name, feed in self._feeds.items()
+        ):
+            return start
+        beyond = {FRONTIER: start[FRONTIER] + 1} if start.get(FRONTIER) is not None else {}
+        return {**start, **beyond, END: 1}
+
+    def _next(self, start: Offset) -> Offset:
         if not self._plan.aligned:
             return {name: self._upto(name, start[name], self._setting.batch_rows) for name in self._feeds}
         rows = self._setting.batch_rows
@@ -144,7 +244,7 @@ class SourceInflow:
                     span = high - low
                     low, high = low + span * task // plan.tasks, low + span * (task + 1) // plan.tasks
                 sources[name] = (low, high, feed.log.between(low, high))
-            pieces.append(Piece(task, sources))
+            pieces.append(Piece(task, sources, ends=is_end(start, end), frontier=end.get(FRONTIER)))
         return pieces
 
     def commit(self, end: Offset) -> None:
@@ -184,7 +284,7 @@ class SourceInflow:
     def _exhausted(self, name: str, end: int) -> bool:
         """Say whether a source has no more to come."""
         feed = self._feeds[name]
-        return feed.over and end == feed.log.end
+        return feed.over and end == feed.log.rows
 
     def _ordering(self, name: str, start: Offset, end: int) -> np.ndarray:
         """Return the ordering numbers of a source's next tuples; it must not fall behind what has been done."""
@@ -215,25 +315,37 @@ class ChannelInflow:
         self._setting = setting
 
     def initial(self) -> Offset:
-        return dict.fromkeys(self._plan.roots)
+        return dict.fromkeys(self._plan.roots) | ({END: 0} if self._setting.flush else {})
 
     def fix(self) -> None: ...
 
     def latest(self, start: Offset) -> Offset:
-        end = dict(start)
-        for root in start:
-            found = [
-                reader_of(self._plan, self._setting, stream).next(start[root], self._setting.batch_rows)
-                for stream, channel in self._plan.inlets.items()
-                if channel.root == root
-            ]
-            if all(f is not None for f in found):
+        end, flush, over = dict(start), self._setting.flush, self._setting.flush
+        for root in self._plan.roots:
+            found = []
+            for stream, channel in self._plan.inlets.items():
+                if channel.root == root:
+                    reader = reader_of(self._plan, self._setting, stream)
+                    # In this order: what is there once a channel has all is all there will ever be.
+                    whole = flush and has_all(reader)
+                    further = reader.next(start[root], self._setting.batch_rows)
+                    over &= whole and further is None
+                    # One that has ended holds up none that goes further: their last batches are after its own.
+                    if not whole or further is not None:
+                        found.append(further)
+            if found and all(f is not None for f in found):
                 end[root] = min(f for f in found if f is not None)
+        if over and not start.get(END):
+            root = self._plan.root
+            if end.get(root) is not None:
+                end[root] += 1
+            end[END] = 1
         return end
 
     def pieces(self, start: Offset, end: Offset) -> list[Piece]:
-        frontiers = {root: (start[root], end[root]) for root in end}
-        return [Piece(task, frontiers=frontiers) for task in range(self._plan.tasks)]
+        frontiers = {root: (start[root], end[root]) for root in self._plan.roots}
+        ends, frontier = is_end(start, end), end.get(self._plan.root)
+        return [Piece(task, {}, frontiers, ends, frontier) for task in range(self._plan.tasks)]
 
     def commit(self, end: Offset) -> None:
         if self._plan.replays:
@@ -254,7 +366,7 @@ def _read_channel(plan: Plan, setting: Setting, stream: str, piece: Piece) -> Ro
     after, upto = piece.frontiers[channel.root]
     columns = sorted(plan.needed[stream])
     tags = [f"${i}" for i in range(channel.tags)]
-    if upto is None or upto == after:
+    if piece.ends or upto is None or upto == after:
         schema = pa.schema([*(channel.schema.field(c) for c in columns), *((t, pa.int64()) for t in tags)])
         tuples, punctuations = schema.empty_table(), pa.schema([(t, pa.int64()) for t in tags]).empty_table()
     else:

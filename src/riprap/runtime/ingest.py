@@ -21,8 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from riprap.adapters.retrying import Tell
 from riprap.compiler import Plan
-from riprap.errors import RunError
+from riprap.errors import LedgerError, RunError
 from riprap.expressions import check_type, normalise
 from riprap.graph.connectors import FromKafka, FromSpark
 from riprap.graph.graph import Graph
@@ -31,9 +32,9 @@ from riprap.operators.arrival import Rows
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.inflow import Offset
-from riprap.runtime.kafka import decode, messages_of, set_messages_aside
+from riprap.runtime.kafka import await_brokers, decode, messages_of, set_messages_aside
 from riprap.runtime.settings import load_setting
+from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.task import Answer, load_plan, run_task
 
 _ANSWER = "answer binary"
@@ -52,9 +53,13 @@ class Ingest:
         runner: BatchRunner,
         *,
         interval: float | None,
+        tell: Tell,
     ) -> None:
-        self._source = graph[plan.entries[0].name]
-        self._checkpoint = setting.parent / "spark"
+        source = graph[plan.entries[0].name]
+        assert isinstance(source, Source)
+        self._source = source
+        self._log = SparkLog(setting.parent / "spark", plan)
+        self._tell = tell
         self._runner = runner
         # One at a time, and none once the run has been stopped.
         self._at_hand = threading.Lock()
@@ -64,7 +69,7 @@ class Ingest:
         self._query: Any = None
         writer = answers_of(session, graph, plan, setting).writeStream.foreachBatch(self._take)
         writer = writer.queryName(_free_name(session, name)).option(
-            "checkpointLocation", f"file://{self._checkpoint}"
+            "checkpointLocation", f"file://{self._log.folder}"
         )
         self._writer: Any = (
             writer.trigger(availableNow=True)
@@ -74,6 +79,7 @@ class Ingest:
 
     def start(self) -> None:
         """Start the query."""
+        await_brokers([self._source], self._tell)
         self._query = self._writer.start()
 
     @property
@@ -121,19 +127,19 @@ class Ingest:
                 self._refused = True
                 raise RunError(f"batch {batch} came after the run was stopped")
             try:
+                planned = self._log.planned(batch)
+                if planned is None:
+                    raise LedgerError(
+                        f"batch {batch}: Spark's log in {self._log.folder} does not say what it had"
+                    )
                 self._runner.run(
                     batch,
-                    self._offset(batch),
+                    planned,
                     lambda: [Answer.from_json(bytes(row.answer)) for row in answers.collect()],
                 )
             except BaseException as error:
                 self._failure = as_riprap_error(error) if isinstance(error, PySparkException) else error
                 raise self._failure from error
-
-    def _offset(self, batch: int) -> Offset:
-        """Read where the batch ends off Spark's own log, which it writes before the batch runs."""
-        lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]
-        return {self._source.name: lines[0] if lines else None}
 
 
 def answers_of(session: SparkSession, graph: Graph, plan: Plan, setting: Path) -> DataFrame:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from riprap.adapters.bad_records import BadRecord, kept
 from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
-from riprap.adapters.retrying import ConnectionLost, Tell
+from riprap.adapters.retrying import ConnectionLost, Retry, Tell
 from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import FromKafka, ToKafka
 from riprap.graph.graph import Graph
@@ -34,6 +35,8 @@ _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 # A partition's messages come one after the other; offsets stay below this for any topic there is.
 _OFFSET_BITS = 44
 _PROBE_SECONDS = 1.0
+# How long Kafka's client looks for a broker, and Riprap before it.
+_TIMEOUT, _TIMEOUT_MS = "kafka.default.api.timeout.ms", 60_000
 _KAFKA_ERROR = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+): (.*)")
 # Errors of the producer that waiting may mend. It has tried again by itself where it could.
 _PASSING = (
@@ -91,6 +94,8 @@ def messages_of(session: SparkSession, connector: FromKafka, batch_rows: int) ->
         .option("subscribe", connector.topic)
         .option("startingOffsets", connector.start)
         .option("maxOffsetsPerTrigger", batch_rows)
+        # Kafka's client tries again by itself until its timeout; Spark would have it do all that three times.
+        .option("fetchOffset.numRetries", "1")
         .options(**connector.options)
     )
     return stream.load().select("value", "partition", "offset")
@@ -100,7 +105,13 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
     """Turn messages into tuples, numbered by partition and offset, and those that cannot be read."""
     values = messages.column("value").combine_chunks()
     partition, offset = (messages.column(name).to_numpy() for name in ("partition", "offset"))
-    decoded = decode_messages(values, connector.format, connector.schema, limit=connector.max_record_bytes)
+    decoded = decode_messages(
+        values,
+        connector.format,
+        connector.schema,
+        limit=connector.max_record_bytes,
+        notation=connector.notation,
+    )
     bad = [
         BadRecord(
             position={"topic": connector.topic, "partition": int(partition[i]), "offset": int(offset[i])},
@@ -139,6 +150,22 @@ def explained(error: RiprapError, graph: Graph) -> RiprapError:
     )
 
 
+def await_brokers(sources: Iterable[Source], tell: Tell) -> None:
+    """Wait for the brokers of sources before a query starts: it would count as started, and fail minutes later."""
+    for source in sources:
+        connector = source.connector
+        if isinstance(connector, FromKafka):
+            patience = int(connector.options.get(_TIMEOUT, _TIMEOUT_MS)) / 1000
+            retry = Retry(f"{source}, {connector}", patience, tell, option=f"{_TIMEOUT} in options=")
+            retry.call(partial(_reach, connector.servers))
+
+
+def _reach(servers: str, again: bool) -> None:
+    unreachable = probe(servers)
+    if unreachable is not None:
+        raise ConnectionLost(unreachable)
+
+
 class KafkaTarget:
     """Writes a batch's rows as messages, in order, by one task."""
 
@@ -147,9 +174,7 @@ class KafkaTarget:
         self._session = session
 
     def open(self, *, resume: bool) -> None:
-        unreachable = probe(self._connector.servers)
-        if unreachable is not None:
-            raise ConnectionLost(unreachable)
+        _reach(self._connector.servers, resume)
 
     def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
         if not table.num_rows:

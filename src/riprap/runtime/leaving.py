@@ -10,11 +10,9 @@ The list of segments says nothing of it: its end is the end of the input, also f
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from riprap.errors import FormatError
-from riprap.state.saving import save_json
+from riprap.state.saving import load_json, save_json
 
 FORMAT = "riprap-left/1"
 
@@ -44,15 +42,10 @@ class Leaving:
 
     def answer(self, rows: int) -> None:
         """Say how many rows were fetched in all; there will be no more."""
-        save_json(self._answer, {"format": FORMAT, "rows": rows})
+        save_json(self._answer, {"format": FORMAT, "rows": rows}, synced=False)
 
     @property
     def rows(self) -> int | None:
         """How many rows were fetched in all; None until there is an answer."""
-        if not self._answer.exists():
-            return None
-        data = json.loads(self._answer.read_text())
-        if data.get("format") != FORMAT:
-            raise FormatError(f"{self._answer} is not of format {FORMAT}")
-        rows: int = data["rows"]
-        return rows
+        data = load_json(self._answer, FORMAT, {"rows": int}, remedy="Remove it, and stop the run again")
+        return None if data is None else int(data["rows"])

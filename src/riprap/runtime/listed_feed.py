@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.adapters.parsing import parse_file
+from riprap.adapters.retrying import Tell
 from riprap.errors import RunError
 from riprap.expressions import normalise
 from riprap.graph.connectors import Files, Generated, Rows
 from riprap.graph.operators import Source
 from riprap.runtime.pacing import PACE
-from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_spool
+from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_arrow
 from riprap.runtime.setting_aside import set_aside
+from riprap.state.saving import put_in_place
 
 MEMORY = "memory"
 # What stands for the file of a line that is in none; files have absolute paths.
@@ -28,8 +30,11 @@ _ENDLESS = 2**60
 class ListedFeed:
     """The rows of files, of memory, or of a generator: each file is looked at when its turn comes."""
 
-    def __init__(self, source: Source, folder: Path, quarantine: Path, *, finite: bool) -> None:
+    def __init__(
+        self, source: Source, folder: Path, quarantine: Path, *, finite: bool, tell: Tell | None = None
+    ) -> None:
         self.log = SegmentLog(folder)
+        self._tell = tell
         self._source = source
         self._connector = source.connector
         self._quarantine = quarantine
@@ -76,7 +81,8 @@ class ListedFeed:
 
     def release(self, offset: int) -> None:
         segments = self.log.segments
-        while self._released < len(segments) and segments[self._released].end <= offset:
+        # The row before the offset stays: the next one's position must not be smaller.
+        while self._released < len(segments) and segments[self._released].end < offset:
             segment = segments[self._released]
             if segment.spooled and segment.file != MEMORY:
                 Path(segment.path).unlink(missing_ok=True)
@@ -84,6 +90,10 @@ class ListedFeed:
 
     @property
     def over(self) -> bool:
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
         return self._finite and self.log.end is not None
 
     def fix(self) -> None:
@@ -121,8 +131,16 @@ class ListedFeed:
     def _list(self) -> deque[str]:
         if not isinstance(self._connector, Files):
             return deque([MEMORY])
+        files = self._connector.listing()
+        if not files and not self._finite and self._tell is not None and not self.log.segments:
+            what = f"source '{self._source.name}' ({self._source.location})"
+            self._tell(
+                "waiting", what=what, message=f"no file matches {', '.join(self._connector.patterns)} yet"
+            )
+            # Once is enough.
+            self._tell = None
         # Absolute: executors do not start in the driver's folder.
-        return deque(str(Path(file).absolute()) for file in self._connector.listing())
+        return deque(str(Path(file).absolute()) for file in files)
 
     def _segments(self, file: str, known: Sequence[Segment] = ()) -> Iterator[Segment]:
         """List the segments of a file, but for those that are listed already."""
@@ -138,8 +156,7 @@ class ListedFeed:
         """Spool the line that follows the last file."""
         assert isinstance(self._connector, Files)
         row = dict.fromkeys(self._connector.schema.names) | {"line": self._connector.last_line}
-        path = self.log.folder / f"spool-{len(self.log.segments):08d}.arrow"
-        write_spool(path, pa.Table.from_pylist([row], self._connector.schema))
+        path = self.log.spool(len(self.log.segments), pa.Table.from_pylist([row], self._connector.schema))
         return Segment(file=_LAST_LINE, path=str(path), kind="arrow", start=self.log.rows, rows=1)
 
     def _whole(self, file: str) -> Iterator[Segment]:
@@ -147,7 +164,7 @@ class ListedFeed:
         start = self.log.rows
         match self._connector:
             case Files():
-                rows = _parquet_rows(file)
+                rows = self._parquet_rows(file)
                 if rows:
                     yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
             case Generated(limit=limit):
@@ -160,12 +177,32 @@ class ListedFeed:
                 if rows:
                     yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
 
+    def _parquet_rows(self, file: str) -> int:
+        """Return how many rows a file has, which must have the columns of the source."""
+        try:
+            footer = pq.read_metadata(file)
+            names = footer.schema.to_arrow_schema().names
+        except (pa.ArrowInvalid, OSError) as error:
+            raise RunError(
+                f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
+                "with '_' or '.', and rename them when they are whole"
+            ) from error
+        lacking = [name for name in self._source.schema.names if name not in names]
+        if lacking:
+            raise RunError(
+                f"source '{self._source.name}' ({self._source.location}): {file} has no column '{lacking[0]}'. It has: "
+                f"{', '.join(names)}. Name in schema= the columns that all files have, or give other files a source of "
+                "their own"
+            )
+        return int(footer.num_rows)
+
     def _parsed(self, connector: Files, file: str, known: Sequence[Segment]) -> Iterator[Segment]:
         pieces = parse_file(
             file,
             connector.format,
             connector.schema,
             max_record_bytes=connector.max_record_bytes,
+            notation=connector.notation,
             rows=SPOOL_ROWS,
         )
         # By rows and not by pieces: a file that was damaged, and is whole now, is cut up differently.
@@ -176,8 +213,7 @@ class ListedFeed:
             if table.num_rows or bad:
                 number = len(self.log.segments)
                 set_aside(self._source, self._quarantine, number, bad)
-                path = self.log.folder / f"spool-{number:08d}.arrow"
-                write_spool(path, table)
+                path = self.log.spool(number, table)
                 yield Segment(
                     file=file,
                     path=str(path),
@@ -196,15 +232,5 @@ def spool_rows(source: Source, folder: Path) -> None:
         if not path.exists():
             table = source.connector.table
             plain = {f.name: normalise(table.column(f.name)) for f in table.schema}
-            write_spool(path, pa.table(plain) if plain else table)
-
-
-def _parquet_rows(file: str) -> int:
-    try:
-        rows: int = pq.read_metadata(file).num_rows
-        return rows
-    except (pa.ArrowInvalid, OSError) as error:
-        raise RunError(
-            f"{file} is not a readable Parquet file: {error}. Move half-written files in under a name that starts "
-            "with '_' or '.', and rename them when they are whole"
-        ) from error
+            written = write_arrow(path.with_suffix(".tmp"), pa.table(plain) if plain else table)
+            put_in_place(written, path)

@@ -16,7 +16,8 @@ _REMEMBERED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come. The rate is over the newest batches."""
+    """How far a run has come, from its beginning, however often it was taken up. The rate is over the newest batches,
+    and ``seconds`` are since it was started or taken up."""
 
     batches: int = 0
     tuples_in: int = 0
@@ -37,6 +38,7 @@ class Meter:
         sinks: Iterable[str],
         arrivals: Mapping[str, Callable[[int], float]],
         inlets: Iterable[str] = (),
+        before: Mapping[str, Any] | None = None,
     ) -> None:
         self._sources = tuple(sources)
         # An inlet has the name of the operator whose stream it reads, which counts its own tuples elsewhere.
@@ -44,8 +46,11 @@ class Meter:
         self._arrivals = arrivals
         self._lock = threading.Lock()
         self._recent: list[dict[str, Any]] = []
-        self._tuples_in = 0
-        self._tuples_out = dict.fromkeys(sinks, 0)
+        # What was counted by earlier processes is in the last line they wrote.
+        total = (before or {}).get("total", {"in": 0, "out": {}})
+        self._batch = before["batch"] if before is not None else -1
+        self._tuples_in: int = total["in"]
+        self._tuples_out: dict[str, int] = {sink: total["out"].get(sink, 0) for sink in sinks}
 
     def add(
         self, record: Record, answers: Sequence[Answer], began: float, gathered: float, published: float
@@ -71,19 +76,28 @@ class Meter:
         }
         with self._lock:
             self._recent = [*self._recent, line][-_REMEMBERED:]
-            self._tuples_in += rows
-            for sink in self._tuples_out:
-                self._tuples_out[sink] += sum(o.rows for o in record.outputs.get(sink, ()))
+            if record.batch > self._batch:
+                self._batch = record.batch
+                self._tuples_in += rows if answers else self._rows_of(record)
+                for sink in self._tuples_out:
+                    self._tuples_out[sink] += sum(o.rows for o in record.outputs.get(sink, ()))
+            line["total"] = {"in": self._tuples_in, "out": dict(self._tuples_out)}
         return line
+
+    def _rows_of(self, record: Record) -> int:
+        """Say how many rows a batch had that a process computed and did not live to count, where they are numbered."""
+        spans = (record.sources.get(source, (0, 0)) for source in self._sources)
+        return sum(end - (start or 0) for start, end in spans if isinstance(end, int))
 
     def progress(self, seconds: float) -> Progress:
         """Sum up the run so far, ``seconds`` after it began."""
         with self._lock:
             recent, tuples_in, tuples_out = self._recent, self._tuples_in, dict(self._tuples_out)
+            batches = self._batch + 1
         if not recent:
-            return Progress(tuples_out=tuples_out, seconds=seconds)
+            return Progress(batches=batches, tuples_in=tuples_in, tuples_out=tuples_out, seconds=seconds)
         return Progress(
-            batches=recent[-1]["batch"] + 1,
+            batches=batches,
             tuples_in=tuples_in,
             tuples_out=tuples_out,
             seconds=seconds,
@@ -148,6 +162,8 @@ def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
             _add_all(line, "streams", did.streams)
             if did.marks_in or did.marks_out:
                 _add_all(line, "punctuations", {"in": did.marks_in, "out": did.marks_out})
+            if did.late:
+                line["late"] = line.get("late", 0) + did.late
         slots = Counter(slot.split("/")[0] for slot in answer.state)
         for slot, (tuples, size) in answer.state.items():
             name, _, short = slot.partition("/")

@@ -10,6 +10,7 @@ import pyarrow as pa
 from riprap.channels import ChannelWriter
 from riprap.compiler import Channel
 from riprap.graph.operators import Outlet
+from riprap.runtime.inflow import holds_end
 from riprap.runtime.sinks import in_order
 from riprap.state.ledger import Record
 from riprap.state.pages import PageStore
@@ -40,6 +41,10 @@ class Outflow:
         """The newest batch whose pages are not needed any more, -1 at first."""
         return min(writer.batch for writer in self._writers)
 
+    def has(self, batch: int) -> bool:
+        """Say whether a batch is published."""
+        return batch <= self.published
+
     def publish(self, record: Record) -> None:
         """Append a batch that is on record, and let go of what every reader has had."""
         outputs = record.outputs.get(self._outlet.name, ())
@@ -60,9 +65,15 @@ class Outflow:
             writer.trim()
 
     def reopen(self) -> None:
-        """Let more come, where an earlier process had said that nothing would."""
+        """Let more come, where an earlier process had said that nothing would; not after the end of the input.
+
+        Readers may have planned batches beyond it.
+        """
         for writer in self._writers:
-            writer.reopen()
+            if holds_end(writer.newest):
+                writer.finish()
+            else:
+                writer.reopen()
 
     def finish(self) -> None:
         """Let readers know that nothing more comes."""

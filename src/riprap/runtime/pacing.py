@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
-from riprap.state.saving import save_json
+from riprap.state.saving import damage, load_json, save_json
 
 PACE = "pace.json"
 _PACE_FORMAT = "riprap-pace/1"
+_REMEDY = "Put it back from a copy; or start a new run: what is made by the clock would be made otherwise"
 
 
 def pace_start(folder: Path, rate: float) -> float:
@@ -18,5 +18,13 @@ def pace_start(folder: Path, rate: float) -> float:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         save_json(path, {"format": _PACE_FORMAT, "start": time.time(), "rate": rate})
-    began: float = json.loads(path.read_text())["start"]
-    return began
+    return read_pace(path)[0]
+
+
+def read_pace(path: Path) -> tuple[float, float]:
+    """Return when a paced source began, and its tuples a second."""
+    number = int | float
+    pace = load_json(path, _PACE_FORMAT, {"start": number, "rate": number}, remedy=_REMEDY)
+    if pace is None:
+        raise damage(path, "it is gone, and nobody knows when the source began", _REMEDY)
+    return pace["start"], pace["rate"]

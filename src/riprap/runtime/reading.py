@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,10 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.errors import RunError
-from riprap.expressions import normalise
+from riprap.expressions import hold, normalise, type_name
+from riprap.graph.connectors.columns import remedy
 from riprap.graph.operators import Source
 from riprap.operators import arrival
 from riprap.operators.chunk import Ints
+from riprap.runtime.pacing import read_pace
 from riprap.runtime.segments import Segment, record_batches
 
 # A text column that Parquet stores in fewer bytes a value than this has few distinct values: it is read as those and
@@ -72,14 +73,14 @@ def _positions(column: pa.Array, source: Source) -> Ints:
 
 def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.ChunkedArray:
     column, wanted = table.column(name), source.schema.field(name).type
-    if wanted in (column.type, getattr(column.type, "value_type", None)):
+    if pa.types.is_dictionary(column.type) and column.type.value_type == wanted == pa.string():
         return column
     try:
-        return column.cast(wanted)
+        return hold(column, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RunError(
             f"source '{source.name}' ({source.location}): {segment.path} has '{name}' as {column.type}, "
-            f"not {wanted}: {error}"
+            f"which does not fit {type_name(wanted)}: {error}. {remedy(column.type)}"
         ) from error
 
 
@@ -159,9 +160,9 @@ def _read_arrow(path: str, low: int, high: int, columns: tuple[str, ...]) -> Ite
 
 def _read_rate(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """Make generated rows: each has its number, and the time at which it is due."""
-    pace = json.loads(Path(path).read_text())
+    start, rate = read_pace(Path(path))
     numbers = np.arange(low, high)
-    due = np.round(pace["start"] * 1e6 + numbers * (1e6 / pace["rate"])).astype(np.int64)
+    due = np.round(start * 1e6 + numbers * (1e6 / rate)).astype(np.int64)
     made = {"time": pa.array(due).cast(pa.timestamp("us", "UTC")), "value": pa.array(numbers)}
     # Without a column asked for, rows are still counted.
     yield pa.table({name: made[name] for name in columns} or {"value": made["value"]})

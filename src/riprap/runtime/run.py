@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from riprap.adapters.bad_records import count_quarantined, read_quarantine
 from riprap.compiler import Layout
 from riprap.errors import RunError
-from riprap.graph.connectors import FileSink
 from riprap.graph.operators import Source
 from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element
@@ -24,10 +25,19 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch, explained
 from riprap.runtime.meter import Progress, sum_up
+from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Housing
-from riprap.state.pages import Lease, page_root, sweep
+from riprap.state.leases import Lease, sweep
+from riprap.state.pages import page_root
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars
 
 _POLL_SECONDS = 0.05
+_log = logging.getLogger(__name__)
+# How a process leaves a run: for good; in good order, to be taken up; or because of an error.
+Close = Literal["ended", "stopped", "interrupted"]
 
 
 class Run:
@@ -59,6 +69,7 @@ class Run:
         self._brokers = BrokerWatch(layout.graph.of_kind(Source), folder.event)
         self._told = False
         self._over = False
+        self._warned = False
 
     @property
     def folder(self) -> Path:
@@ -90,11 +101,15 @@ class Run:
                 going.await_end(_POLL_SECONDS)
         self._raise_failure()
         self._flush()
+        self._warn()
         return True
 
-    def stop(self) -> None:
+    def stop(self, *, resume: bool = False) -> None:
         """End the run: finish the batch at hand, let what is under way between elements arrive, publish everything, let
         go of the state. What a source has read that cannot be read again is computed first.
+
+        With ``resume`` the run can be taken up again, ``app.run(folder=run.folder)``, and goes on as if it had never
+        been stopped: state stays in the host's memory, and protected operators are saved as they are.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
         """
@@ -102,31 +117,53 @@ class Run:
             return
         ended = False
         try:
-            self._drain()
+            self._drain(Draining(self.graph, self._folder, resume=resume))
             if not self._told:
                 self._raise_failure()
                 self._flush()
+                self._warn()
                 ended = True
         finally:
             # Also when the wait for what is under way was cut short: nothing may go on without the lease.
             self._halt()
-            self._close(ended=ended)
+            self._close("stopped" if ended and resume else "ended" if ended else "interrupted")
 
     def table(self, sink: str) -> pa.Table:
         """Return a sink's rows so far, as an Arrow table."""
-        if sink not in self._publishers:
-            raise RunError(f"no sink '{sink}'; there are: {', '.join(self._publishers)}")
-        return self._publishers[sink].table()
+        return self._publisher(sink).table()
+
+    def to_pandas(self, sink: str) -> pd.DataFrame:
+        """Return a sink's rows so far, as a pandas DataFrame."""
+        return self.table(sink).to_pandas()
+
+    def to_polars(self, sink: str) -> polars.DataFrame:
+        """Return a sink's rows so far, as a Polars DataFrame."""
+        try:
+            import polars
+        except ImportError:
+            raise RunError("Polars is not installed: pip install 'riprap[polars]'") from None
+        return polars.DataFrame(self.table(sink))
 
     def dataframe(self, sink: str) -> DataFrame:
         """Return a sink's rows so far, as a Spark DataFrame."""
-        connector = self.graph[sink].connector if sink in self._publishers else None  # type: ignore[attr-defined]
-        if isinstance(connector, FileSink) and connector.format == "parquet":
-            self._flush()
+        publisher = self._publisher(sink)
+        if self._over and self._owns_session:
+            raise RunError(
+                f"the run has ended, and the Spark session that it had made with it: ask for run.dataframe('{sink}') "
+                f"before run.stop() or inside the with block, give app.run(spark=...) a session of your own, or take "
+                f"run.table('{sink}')"
+            )
+        if isinstance(publisher, FilePublisher) and publisher.connector.format == "parquet":
+            publisher.check()
             # With a schema, a folder without files is an empty DataFrame and not an error.
             schema = from_arrow_schema(self.graph[sink].schema)
-            return self.session.read.schema(schema).parquet(connector.path)
-        return self.session.createDataFrame(self.table(sink))
+            return self.session.read.schema(schema).parquet(publisher.connector.path)
+        return self.session.createDataFrame(publisher.table())
+
+    def _publisher(self, sink: str) -> Publisher:
+        if sink not in self._publishers:
+            raise RunError(f"no sink '{sink}'; there are: {', '.join(self._publishers)}")
+        return self._publishers[sink]
 
     def __enter__(self) -> Self:
         return self
@@ -138,27 +175,27 @@ class Run:
             self.stop()
         elif not self._over:
             self._halt()
-            self._close(ended=False)
+            self._close("interrupted")
 
     def _settle(self) -> None:
         for element in self._elements:
             element.settle()
 
-    def _drain(self) -> None:
-        """Halt the elements, each once it has read all that those before it put out."""
-        draining = Draining(self.graph, self._folder)
+    def _drain(self, draining: Draining) -> None:
+        """Halt the elements, each when it may."""
         for element in self._elements:
             if self._failed() is None:
                 element.leave_off()
         for element in self._elements:
             while self._failed() is None and not draining.may_halt(element):
                 element.await_end(_POLL_SECONDS)
-            element.halt()
+            element.halt(save=draining.resume)
             if self._failed() is not None:
                 self._halt()
                 return
             self._check_held(draining, element)
-            element.finish()
+            if not draining.resume:
+                element.finish()
 
     def _check_held(self, draining: Draining, element: Element) -> None:
         try:
@@ -177,6 +214,21 @@ class Run:
         for element in self._elements:
             element.flush()
 
+    def _warn(self) -> None:
+        """Say once, to whoever looks at the screen, that all records were bad."""
+        folders = {s.name: self._folder.quarantine(s.name) for s in self.graph.of_kind(Source)}
+        bad = {name: count for name, folder in folders.items() if (count := count_quarantined(folder))}
+        resumed = any(event["event"] == "resumed" for event in self._folder.read_events())
+        if self._warned or resumed or not bad or self.progress().tuples_in:
+            return
+        self._warned = True
+        for name, count in bad.items():
+            first = next(read_quarantine(folders[name]))
+            _log.warning(
+                f"Source '{name}': all {count:,} records are bad, and nothing is left. The first: {first['reason']}. "
+                f"They are in {folders[name]}"
+            )
+
     def _failed(self) -> BaseException | None:
         return next((f for e in self._elements if (f := e.failure()) is not None), None)
 
@@ -190,22 +242,21 @@ class Run:
             self._folder.event("failed", error=type(error).__name__, message=str(error))
             raise error from failure
 
-    def _close(self, *, ended: bool) -> None:
+    def _close(self, how: Close) -> None:
         self._over = True
         self._brokers.stop()
         for element in self._elements:
             element.close_sinks()
-        close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
+        close_books(self._folder, self._lease, self._housing, self.progress(), how)
         if self._owns_session:
             self.session.stop()
 
 
-def close_books(
-    folder: RunFolder, lease: Lease, housing: Housing, progress: Progress, *, ended: bool
-) -> None:
+def close_books(folder: RunFolder, lease: Lease, housing: Housing, progress: Progress, how: Close) -> None:
     """Write down how a run came to its end, and let go of its pages; those of one that has not ended stay."""
+    ended = how == "ended"
     folder.event(
-        "ended" if ended else "interrupted",
+        how,
         batches=progress.batches,
         tuples_in=progress.tuples_in,
         tuples_out=dict(progress.tuples_out),

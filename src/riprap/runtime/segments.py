@@ -1,7 +1,7 @@
 """Recorded input as numbered rows: the durable list of the segments that hold them.
 
-A source is a sequence of rows, numbered from 0 in the order they were first seen. The list of segments is written down
-before any offset that refers to it is given to Spark, so a restart numbers the rows alike.
+A source is a sequence of rows, numbered from 0 in the order they were first seen. The list of segments is written down,
+and synced, before any offset that refers to it is given to Spark, so a restart numbers the rows alike.
 
 ``segments.jsonl`` in the source's folder, one object a line:
 
@@ -18,16 +18,21 @@ not be read, and are in the quarantine; ``cursor`` says where to go on fetching.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from riprap.adapters.fetching import Cursor
 from riprap.errors import FormatError
+from riprap.state.saving import COPY_OR_NEW, checking, damage, sync_file
 
 FORMAT = "riprap-segments/2"
 _LIST = "segments.jsonl"
@@ -68,6 +73,9 @@ class SegmentLog:
         self.closed: set[str] = set()
         self.end: int | None = None
         self._path = folder / _LIST
+        # Those who fetch ahead add to the list while batches are chosen.
+        self._lock = threading.Lock()
+        self._unsynced: list[Path] = []
         folder.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             self._load()
@@ -87,7 +95,8 @@ class SegmentLog:
             # Looked at again and again, so only the newest lines are read.
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             lines = [line for line in file.read().splitlines(keepends=True) if line.endswith(b"\n")]
-        end: int | None = json.loads(lines[-1]).get("end") if lines else None
+        with checking(path):
+            end: int | None = json.loads(lines[-1]).get("end") if lines else None
         return end
 
     @property
@@ -95,7 +104,7 @@ class SegmentLog:
         return self.segments[-1].end if self.segments else 0
 
     def add(self, segment: Segment) -> None:
-        """Write down a segment; only then may an offset refer to it."""
+        """Write down a segment; only then, and once it is synced, may an offset refer to it."""
         self._append(asdict(segment))
         self.segments.append(segment)
         self.end = None
@@ -115,31 +124,76 @@ class SegmentLog:
         """Return the segments that hold rows [start, end)."""
         return [s for s in self.segments if s.start < end and start < s.end]
 
+    def spool(self, number: int, table: pa.Table) -> Path:
+        """Write rows beside the list, whole, and return the file; :meth:`sync` puts it on the disk."""
+        path = self.folder / f"spool-{number:08d}.arrow"
+        temporary = write_arrow(path.with_suffix(".tmp"), table)
+        temporary.rename(path)
+        with self._lock:
+            self._unsynced.append(path)
+        return path
+
+    def sync(self) -> None:
+        """Wait until all that is listed is on the disk. Many are synced at once: before an offset refers to them."""
+        with self._lock:
+            paths, self._unsynced = self._unsynced, []
+        for path in dict.fromkeys([*paths, self.folder] if paths else ()):
+            # Rows that were read and are not needed any more may have gone meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                sync_file(path)
+
     def _append(self, line: Mapping[str, object]) -> None:
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+        with self._lock:
+            self._unsynced.append(self._path)
 
     def _load(self) -> None:
-        lines = self._path.read_text().splitlines(keepends=True)
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
-        if not whole and json.dumps({"format": FORMAT}).startswith("".join(lines)):
+        lines = self._path.read_bytes().splitlines(keepends=True)
+        if json.dumps({"format": FORMAT}).encode().startswith(b"".join(lines).rstrip(b"\0")):
             # A crash cut off the very first line.
             self._path.unlink()
             self._append({"format": FORMAT})
             return
+        whole = list(takewhile(lambda line: line is not None, map(_parse, lines)))
         if not whole or whole[0] != {"format": FORMAT}:
-            raise FormatError(f"{self._path} is not of format {FORMAT}")
+            raise FormatError(f"{self._path} is not of format {FORMAT}. {COPY_OR_NEW}")
+        if any(_parse(line) is not None for line in lines[len(whole) :]):
+            raise damage(self._path, f"line {len(whole) + 1} is not JSON, and others follow it")
+        good = 1
         for line in whole[1:]:
-            if "end" in line:
-                self.end = line["end"]
-            elif "closed" in line:
-                self.closed.add(line["closed"])
-            else:
-                self.segments.append(Segment(**line))
-                self.end = None
-        if len(whole) < len(lines):
-            # The last line was cut off by a crash, so no offset refers to it.
-            os.truncate(self._path, sum(len(line.encode()) for line in lines[: len(whole)]))
+            with checking(self._path):
+                if not self._take(line):
+                    break
+            good += 1
+        if good < len(lines):
+            # What a crash cut off or left empty was not synced, so no offset refers to it.
+            os.truncate(self._path, sum(map(len, lines[:good])))
+        # Whoever wrote the rest may have died before it was synced.
+        self._unsynced += [*(Path(s.path) for s in self.segments if s.spooled), self._path]
+
+    def _take(self, line: Any) -> bool:
+        """Take in a line of the list, unless it names rows that are not on the disk."""
+        if "end" in line:
+            self.end = line["end"]
+        elif "closed" in line:
+            self.closed.add(line["closed"])
+        else:
+            segment = Segment(**line)
+            path = Path(segment.path)
+            if segment.spooled and path.exists() and not path.stat().st_size:
+                return False
+            self.segments.append(segment)
+            self.end = None
+        return True
+
+
+def _parse(line: bytes) -> Any:
+    """Return what a line says, None if it is cut off or no JSON."""
+    try:
+        return json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
 
 
 def record_batches(reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
@@ -147,9 +201,8 @@ def record_batches(reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBa
     return (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
-def write_spool(path: Path, table: pa.Table) -> None:
-    """Write a spool file; it appears whole."""
-    temporary = path.with_suffix(".tmp")
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+def write_arrow(path: Path, table: pa.Table) -> Path:
+    """Write a table as an Arrow file that can be read by row number."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=SPOOL_ROWS)
-    temporary.rename(path)
+    return path

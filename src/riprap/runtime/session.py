@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from riprap.errors import RunError
+from riprap.errors import GraphError, RunError
 from riprap.runtime.java import find_java
+from riprap.runtime.jvm_output import JvmLog, tail
 from riprap.runtime.resident.slots import roomy
 
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.*\]|yarn|(?!local)[a-z0-9]+://\S+"
+)
 # Each measured to matter (docs/decisions/0005-spark-settings.md). The two file-system classes save a fork of `chmod`
 # for every log Spark writes, some 70 ms a batch; they are only safe with the default state store, so they are set in
 # sessions that Riprap makes and never in a user's.
@@ -23,8 +32,6 @@ _SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # Over TCP a task's short answer waits 40 ms for the other side's acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
     # Workers keep the memory of a batch for the next one: to give it back and fault it in again costs more.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "4294967296",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "4294967296",
@@ -39,12 +46,14 @@ _SETTINGS = {
 
 
 def make_session(
-    master: str | None, config: dict[str, str] | None = None, *, stages: int = 0
+    master: str | None, config: Mapping[str, str] | None = None, log: Path | None = None, *, stages: int = 0
 ) -> SparkSession:
     """Start a Spark session of our own: embedded on this machine unless ``master`` says where.
 
-    On this machine it gets slots for ``stages`` whose tasks stay, each with as many tasks as there are cores.
+    On this machine it gets slots for ``stages`` whose tasks stay, each with as many tasks as there are cores. What its
+    JVM prints goes to ``log``, and is shown only if it does not start.
     """
+    check_master(master)
     if SparkContext._active_spark_context is not None:
         raise RunError(
             "a Spark session is running in this process already: hand it over with app.run(spark=session), "
@@ -57,12 +66,40 @@ def make_session(
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     where, cores = roomy(where, stages) if stages else (where, 0)
-    settings = _SETTINGS | ({"spark.default.parallelism": str(cores)} if cores else {})
-    builder: Any = SparkSession.builder.master(where).appName("riprap")
-    for name, value in {**settings, **(config or {})}.items():
-        builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    settings = {"spark.master": where, "spark.app.name": "riprap", **_SETTINGS}
+    settings |= {"spark.default.parallelism": str(cores)} if cores else {}
+    settings |= {**socket_setting(), **(config or {})}
+    try:
+        if log is not None:
+            JvmLog.start_jvm(settings, log)
+        builder: Any = SparkSession.builder
+        session: SparkSession = builder.config(map=settings).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        if log is None:
+            raise
+        raise RunError(f"Spark did not start: {error}\n{tail(log)}\nAll it printed is in {log}") from error
     return session
+
+
+def check_master(master: str | None) -> None:
+    """Refuse what is no address of Spark: Spark itself says so in a page of Java, after seconds."""
+    if master is None or (isinstance(master, str) and _MASTER.fullmatch(master)):
+        return
+    raise GraphError(
+        f"master={master!r} is no address of Spark. Write 'local[2]' (2 is how many cores), 'local[*]' (all of them), "
+        "'spark://host:7077', 'yarn' or 'k8s://...'"
+    )
+
+
+def socket_setting() -> dict[str, str]:
+    """Let the JVM and its Python workers talk over Unix sockets, if nobody else can.
+
+    Over TCP a task's short answer waits 40 ms for the other side's acknowledgement. But who may write to the file of a
+    Unix socket may connect, and is asked for no secret: it takes an umask that leaves that to its user.
+    """
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return {"spark.python.unix.domain.socket.enabled": "true" if mask & 0o022 == 0o022 else "false"}
 
 
 def check_session(session: Any) -> SparkSession:

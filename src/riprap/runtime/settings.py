@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from riprap.errors import FormatError
+from riprap.errors import RunError
 from riprap.runtime.site import Site
 from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore
+from riprap.state.saving import checking, load_json, save_json
 
-FORMAT = "riprap-setting/2"
+FORMAT = "riprap-setting/3"
+_ENTRIES = {
+    "plan": str,
+    "sources": str,
+    "folder": str,
+    "tables": str,
+    "site": dict,
+    "start": int,
+    "batch_rows": int,
+    "finite": bool,
+    "flush": bool,
+    "rates": dict,
+}
+_REMEDY = "Take the run up again: every start writes a new one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,26 +41,30 @@ class Setting:
     start: int
     batch_rows: int
     finite: bool
+    flush: bool
     rates: Mapping[str, float]
 
 
 def save_setting(path: Path, setting: Setting) -> None:
     """Write a run's setting."""
-    path.write_text(json.dumps({"format": FORMAT, **asdict(setting)}))
+    save_json(path, {"format": FORMAT, **asdict(setting)})
 
 
 @lru_cache(maxsize=64)
 def load_setting(path: str) -> Setting:
     """Read a run's setting; a process does so once."""
-    data = json.loads(Path(path).read_text())
-    if data.pop("format", None) != FORMAT:
-        raise FormatError(f"{path} is not of format {FORMAT}")
+    data = load_json(Path(path), FORMAT, _ENTRIES, remedy=_REMEDY)
+    if data is None:
+        raise RunError(f"{path} is gone, though its run is alive: is its folder still there, and shared?")
+    del data["format"]
     site = data.pop("site")
-    return Setting(
-        site=Site(
-            ledger=Ledger(**site["ledger"]),
-            pages=PageStore(**site["pages"]),
-            results=PageStore(**site["results"]),
-        ),
-        **data,
-    )
+    with checking(Path(path), _REMEDY):
+        return Setting(
+            site=Site(
+                ledger=Ledger(**site["ledger"]),
+                pages=PageStore(**site["pages"]),
+                results=PageStore(**site["results"]),
+                key=site["key"],
+            ),
+            **data,
+        )

@@ -10,27 +10,30 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
 from riprap.adapters.console import show
-from riprap.adapters.json_lines import readable, write_json
 from riprap.adapters.opening import make_target
 from riprap.adapters.retrying import Result, Retry, Tell
+from riprap.adapters.table_files import read_table, write_table
 from riprap.adapters.writing import Target
 from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph.connectors import Callback, Console, FileSink, Memory, ToKafka, ToSpark
 from riprap.graph.operators import Sink
+from riprap.operators.user_code import FAILURES, describe
 from riprap.runtime.kafka import KafkaTarget
+from riprap.runtime.output_lease import OutputLease
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
+from riprap.state.saving import put_in_place
 
-_PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)")
+_PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)(\.gz)?")
 
 
 class Publisher(Protocol):
     """Publishes a sink's batches, in order. Publishing a batch again must change nothing a reader could tell."""
+
+    def begin(self) -> None:
+        """Take over the place written to, whatever an earlier run left there: all sinks have agreed to it by now."""
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         """Take a batch that is on record."""
@@ -78,13 +81,22 @@ class FilePublisher:
     """Writes files named after the batches they hold; a file appears whole, by renaming.
 
     Small batches wait as pages until they are worth a file. What is published is read off the folder's names, so a
-    repeated batch is seen to be there already.
+    repeated batch is seen to be there already. Nobody else may write to the folder: see :class:`OutputLease`.
     """
 
     def __init__(
-        self, connector: FileSink, reader: ResultReader, *, resume: bool, clock: Callable[[], float]
+        self,
+        connector: FileSink,
+        reader: ResultReader,
+        *,
+        run: str,
+        sink: str,
+        resume: bool,
+        tell: Tell,
+        clock: Callable[[], float],
     ) -> None:
-        self._connector = connector
+        self.connector = connector
+        self._tell = tell
         self._reader = reader
         self._clock = clock
         self._folder = Path(connector.path)
@@ -92,11 +104,30 @@ class FilePublisher:
         self._lock = threading.RLock()
         self._pending: list[tuple[int, Sequence[Output]]] = []
         self._since = 0.0
-        self._prepare(resume)
-        self.published = max((last for _, last, _ in self._parts()), default=-1)
+        self._resume = resume
+        self._lease = self._take_hold(run, sink)
+        self.published = max((last for _, last, _ in self._parts()), default=-1) if resume else -1
+        self._lacking: set[int] = set()
+        self._empty: set[Path] = set()
+
+    def begin(self) -> None:
+        # Signed first: a run whose files are being removed must not be taken up.
+        self._lease.sign()
+        for half in self._folder.glob("_part-*"):
+            half.unlink()
+        if self._resume:
+            self._find_empty()
+        else:
+            for _, path in self._numbered():
+                path.unlink()
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         with self._lock:
+            if batch in self._lacking and self._lease.held:
+                # Between files that are there: it is a file of its own.
+                self._write([(batch, outputs)])
+                self._lacking.remove(batch)
+                return
             taken = self._pending[-1][0] if self._pending else self.published
             if batch <= taken:
                 return
@@ -104,10 +135,7 @@ class FilePublisher:
                 self._since = self._clock()
             self._pending.append((batch, outputs))
             rows = sum(o.rows for _, outputs in self._pending for o in outputs)
-            if (
-                rows >= self._connector.roll_rows
-                or self._clock() - self._since >= self._connector.roll_seconds
-            ):
+            if rows >= self.connector.roll_rows or self._clock() - self._since >= self.connector.roll_seconds:
                 self.flush()
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
@@ -115,48 +143,88 @@ class FilePublisher:
 
     def flush(self) -> None:
         with self._lock:
+            # Once the folder is let go of, another process may be publishing what waits.
+            if not self._lease.held:
+                return
+            # All that is still at hand of what they held is in files of its own by now.
+            while self._empty:
+                self._empty.pop().unlink()
             if not self._pending:
                 return
-            first, last = self._pending[0][0], self._pending[-1][0]
-            table = pa.concat_tables([self._reader.read(outputs) for _, outputs in self._pending])
-            if table.num_rows:
-                path = self._folder / f"part-{first:010d}-{last:010d}.{self._connector.format}"
-                temporary = self._folder / f"_{path.name}"
-                _WRITERS[self._connector.format](table, temporary)
-                temporary.rename(path)
+            self._write(self._pending)
+            self.published = self._pending[-1][0]
             self._pending = []
-            self.published = last
+
+    def has(self, batch: int) -> bool:
+        """Say whether a batch is published."""
+        return batch <= self.published and batch not in self._lacking
 
     def table(self) -> pa.Table:
-        self.flush()
+        self.check()
         files = sorted(path for _, _, path in self._parts())
         schema = self._reader.schema
-        tables = [_READERS[self._connector.format](f, schema) for f in files]
+        tables = [read_table(f, schema, self.connector) for f in files]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def close(self) -> None: ...
+    def check(self) -> None:
+        """See to it that the folder holds this sink's rows, all so far, and no others."""
+        self.flush()
+        self._lease.check()
+
+    def close(self) -> None:
+        with self._lock:
+            self._lease.release()
 
     def _parts(self) -> list[tuple[int, int, Path]]:
-        found = ((_PART.fullmatch(p.name), p) for p in self._folder.iterdir())
-        return [(int(m[1]), int(m[2]), p) for m, p in found if m]
+        # One without contents is what a power cut leaves of a file that was not synced: it is not published.
+        return [(first, last, path) for (first, last), path in self._numbered() if path.stat().st_size]
 
-    def _prepare(self, resume: bool) -> None:
+    def _numbered(self) -> list[tuple[tuple[int, int], Path]]:
+        """List the files named after batches, with the first and the last of each."""
+        found = ((_PART.fullmatch(path.name), path) for path in self._folder.iterdir())
+        return [((int(part[1]), int(part[2])), path) for part, path in found if part]
+
+    def _write(self, batches: Sequence[tuple[int, Sequence[Output]]]) -> None:
+        first, last = batches[0][0], batches[-1][0]
+        table = pa.concat_tables([self._reader.read(outputs) for _, outputs in batches])
+        if table.num_rows:
+            path = self._folder / f"part-{first:010d}-{last:010d}{self.connector.ending}"
+            temporary = self._folder / f"_{path.name}"
+            write_table(table, temporary, self.connector)
+            put_in_place(temporary, path)
+            self._empty.discard(path)
+
+    def _take_hold(self, run: str, sink: str) -> OutputLease:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make the output folder {self._folder}: {error}") from error
-        for half in self._folder.glob("_part-*"):
-            half.unlink()
-        if resume:
-            return
-        parts = [path for _, _, path in self._parts()]
-        if parts and not self._connector.overwrite:
+        lease = OutputLease.take(self._folder, run=run, sink=sink, resume=self._resume)
+        parts = self._parts()
+        if parts and not self._resume and not self.connector.overwrite:
+            lease.release()
             raise RunError(
                 f"the output folder {self._folder} holds {len(parts)} files of an earlier run. Choose another folder, "
                 "or replace them with overwrite=True (on the command line: --overwrite)"
             )
-        for path in parts:
-            path.unlink()
+        return lease
+
+    def _find_empty(self) -> None:
+        """Find files that a power cut left without contents, and remove them: readers of the folder would stumble.
+
+        Those before the newest file stay until what is at hand of them is written: by them one can tell what lacks.
+        """
+        empty = {path: lacking for lacking, path in self._numbered() if not path.stat().st_size}
+        for path, (first, last) in empty.items():
+            if first > self.published:
+                path.unlink()
+            else:
+                self._empty.add(path)
+                self._lacking |= {*range(first, last + 1)}
+        if empty:
+            names = ", ".join(sorted(path.name for path in empty))
+            what = "were empty, as after a power cut. They are published again where their results are still at hand"
+            self._tell("warning", what=f"sink in {self._folder}", message=f"{names} {what}")
 
 
 class CallbackPublisher:
@@ -168,15 +236,16 @@ class CallbackPublisher:
         self._reader = reader
         self.published = -1
 
+    def begin(self) -> None: ...
+
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         try:
             self._call(batch, self._reader.read(outputs))
         except RiprapError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise OperatorError(
-                f"Sink '{self._sink.name}' ({self._sink.location}) failed on batch {batch}: "
-                f"{type(error).__name__}: {error}"
+                f"Sink '{self._sink.name}' ({self._sink.location}) failed on batch {batch}: {describe(error)}"
             ) from error
         self.published = batch
 
@@ -198,6 +267,8 @@ class MemoryPublisher:
         self._reader = reader
         self._batches: dict[int, pa.Table] = {}
         self.published = -1
+
+    def begin(self) -> None: ...
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
@@ -221,7 +292,7 @@ class MemoryPublisher:
 class ServicePublisher:
     """Writes batches to a system outside, and tries again when it cannot be reached.
 
-    The first batch of a run that was taken up may have been written before: its target is told so.
+    What was on record when a run is taken up, and its first batch, may have been written before: the target is told so.
     """
 
     def __init__(
@@ -232,19 +303,23 @@ class ServicePublisher:
         self._retry = Retry(f"{sink}, {sink.connector}", patience, tell)
         self._what = str(sink)
         self._doubtful = resume
+        self._on_record = -1
         self._lock = threading.Lock()
         self.published = -1
         self._call(lambda again: target.open(resume=resume))
 
+    def begin(self) -> None: ...
+
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
-        self._call(lambda again: self._target.write(batch, table, again=again or self._doubtful))
+        doubtful = self._doubtful or batch <= self._on_record
+        self._call(lambda again: self._target.write(batch, table, again=again or doubtful))
         self._doubtful = False
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
         # A batch that Spark has not committed comes again.
-        self.published = batch
+        self.published = self._on_record = batch
 
     def flush(self) -> None: ...
 
@@ -275,11 +350,16 @@ def make_publisher(
     tell: Tell,
     clock: Callable[[], float],
 ) -> Publisher:
-    """Make what publishes a sink's batches; ``run`` is the run's identity."""
+    """Make what publishes a sink's batches, unless that is refused; ``run`` is the run's identity.
+
+    What an earlier run left stays as it is until the publisher is told to begin.
+    """
     reader = ResultReader(sink, results)
     match sink.connector:
         case FileSink() as connector:
-            return FilePublisher(connector, reader, resume=resume, clock=clock)
+            return FilePublisher(
+                connector, reader, run=run, sink=sink.name, resume=resume, tell=tell, clock=clock
+            )
         case Callback(function=function):
             return CallbackPublisher(sink, function, reader)
         case ToSpark(function=function):
@@ -297,38 +377,3 @@ def make_publisher(
             # Two sinks may write to one place: each has its own account of what is there.
             target = make_target(connector, sink.schema, f"{run}/{sink.name}")
             return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    # Measured results seldom repeat: looking for repeated numbers costs half the time of writing.
-    text = [f.name for f in table.schema if pa.types.is_string(f.type)]
-    pq.write_table(table, path, use_dictionary=text)
-
-
-def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
-    options = pa.json.ParseOptions(explicit_schema=readable(schema))
-    return pa.json.read_json(path, parse_options=options).select(schema.names).cast(schema)
-
-
-def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    # Null is written as nothing (so an empty line is a row) and the empty string in quotes; "nan" and "NA" are values.
-    options = pa.csv.ConvertOptions(
-        column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
-    return pa.csv.read_csv(
-        path,
-        convert_options=options,
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-    )
-
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    "parquet": _write_parquet,
-    "csv": lambda table, path: pa.csv.write_csv(table, path),
-    "json": write_json,
-}
-_READERS: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {
-    "parquet": lambda path, schema: pq.read_table(path, schema=schema),
-    "csv": _read_csv,
-    "json": _read_json,
-}

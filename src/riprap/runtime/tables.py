@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,14 +26,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.adapters.parsing import parse_file
-from riprap.errors import FormatError, RunError
+from riprap.errors import RunError
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup
 from riprap.operators.lookup import index_table
 from riprap.runtime.segments import record_batches
+from riprap.state.saving import checking, load_json, put_in_place, save_json
 
 FORMAT = "riprap-tables/1"
+_REMEDY = "Put it back from a copy; or remove it, and its batch sees the tables as they are now"
 
 Version = list[list[Any]]
 
@@ -51,8 +52,11 @@ class Tables:
         if not self._lookups:
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for half in folder.glob(".*"):
-            half.unlink()
+        for path in folder.iterdir():
+            # Half-written, or left empty by a power cut: a batch that is on record is not computed again, and one that
+            # is not looks again.
+            if path.name.startswith(".") or not path.stat().st_size:
+                path.unlink()
         batches = _batches(folder)
         if batches:
             tables = _named(folder, batches[-1])
@@ -64,7 +68,8 @@ class Tables:
             return
         for lookup in self._lookups.values():
             self._refresh(lookup)
-        _write(_path(self._folder, batch), json.dumps({"format": FORMAT, "tables": self._known}).encode())
+        named = {"format": FORMAT, "tables": self._known}
+        save_json(_path(self._folder, batch), named, synced=False)
 
     def forget(self, before: int) -> None:
         """Remove what only batches before one needed."""
@@ -96,7 +101,9 @@ class Tables:
             return
         number = 1 + max((n for n, _ in _snapshots(self._folder, lookup.name)), default=0)
         snapshot = f"{lookup.name}-{number}.arrow"
-        _write(self._folder / snapshot, _as_file(indexed))
+        temporary = self._folder / f".{snapshot}"
+        temporary.write_bytes(_as_file(indexed))
+        put_in_place(temporary, self._folder / snapshot)
         self._known[lookup.name] = {"snapshot": snapshot, "version": version}
         self._warned.pop(lookup.name, None)
 
@@ -166,7 +173,13 @@ def _read(lookup: Lookup) -> pa.Table:
 
 def _read_records(files: Files, file: str, wanted: pa.Schema) -> Iterator[pa.Table]:
     """Read a file of records. A table that lacks some of them would give wrong answers, so none may be bad."""
-    pieces = parse_file(file, files.format, files.schema, max_record_bytes=files.max_record_bytes)
+    pieces = parse_file(
+        file,
+        files.format,
+        files.schema,
+        max_record_bytes=files.max_record_bytes,
+        notation=files.notation,
+    )
     for piece in pieces:
         if piece.bad:
             place = ", ".join(f"{name} {value}" for name, value in piece.bad[0].position.items())
@@ -194,12 +207,6 @@ def _as_file(table: pa.Table) -> bytes:
     return whole
 
 
-def _write(path: Path, contents: bytes) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(contents)
-    temporary.rename(path)
-
-
 def _path(folder: Path, batch: int) -> Path:
     return folder / f"{batch}.json"
 
@@ -217,11 +224,9 @@ def _snapshots(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
 
 def _named(folder: Path, batch: int) -> dict[str, dict[str, Any]]:
     path = _path(folder, batch)
-    try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise RunError(f"{path} does not exist: nobody said which tables count for batch {batch}") from None
-    if data.get("format") != FORMAT:
-        raise FormatError(f"{path} is not of format {FORMAT}, the one this version reads")
+    data = load_json(path, FORMAT, {"tables": dict}, remedy=_REMEDY)
+    if data is None:
+        raise RunError(f"{path} does not exist: nobody said which tables count for batch {batch}")
     tables: dict[str, dict[str, Any]] = data["tables"]
-    return tables
+    with checking(path, _REMEDY):
+        return {name: {"snapshot": t["snapshot"], "version": t["version"]} for name, t in tables.items()}

@@ -20,15 +20,17 @@ from riprap.compiler import Plan
 from riprap.compiler.plan import clock_slot, is_clock
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
-from riprap.graph.operators import Outlet
+from riprap.graph.operators import Custom, Outlet
 from riprap.operators.arrival import Arrival, Rows, arrive
 from riprap.operators.chunk import Chunk, Ints, Path
 from riprap.operators.stage import Activity, Outcome, run_stage
+from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
 from riprap.state.hashing import buckets_of, first_hash
 from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name
+from riprap.state.saving import save_private
 from riprap.state.windows import Contents, gather, keys_in, make_page, merge, restrict, tuples_in
 
 
@@ -64,15 +66,13 @@ class Answer:
 
 def save_plan(path: FilePath, plan: Plan) -> None:
     """Write the plan where tasks find it."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
-    temporary.rename(path)
+    save_private(path, cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=64)
 def load_plan(path: str) -> Plan:
-    """Read a plan; a worker does so once."""
-    plan: Plan = cloudpickle.loads(FilePath(path).read_bytes())
+    """Read a plan; a worker does so once. To load it is to run code: it must be ours."""
+    plan: Plan = cloudpickle.loads(read_file(path))
     return plan
 
 
@@ -86,12 +86,16 @@ def run_task(
     rows: Mapping[str, Rows],
     tables: Mapping[str, pa.Table] | None = None,
     read_seconds: float = 0.0,
+    end: int | None = None,
 ) -> Answer:
-    """Compute a task's buckets of a batch, from the state that the record before it names."""
+    """Compute a task's buckets of a batch, from the state that the record before it names.
+
+    A batch without rows may be the ``end`` of the input: the number is the frontier of what is still put out.
+    """
     began = time.perf_counter()
     site = site.here()
-    first, end = plan.span(task)
-    span = (first, end) if plan.keyed else None
+    first, last = plan.span(task)
+    span = (first, last) if plan.keyed else None
     arrival = arrive(
         plan.entries,
         rows,
@@ -102,11 +106,11 @@ def run_task(
         buckets=plan.buckets,
     )
     arrived = time.perf_counter()
-    before = site.ledger.get(batch - 1).state_of(first, end)
-    if sum(high - low for low, high in (m.buckets for m in before)) != end - first:
+    before = site.ledger.get(batch - 1).state_of(first, last)
+    if sum(high - low for low, high in (m.buckets for m in before)) != last - first:
         raise LedgerError(
             f"the record of batch {batch - 1} names state for buckets {[m.buckets for m in before]}, and this task "
-            f"has {first} to {end}: some state would be taken for empty. Was the number of buckets changed?"
+            f"has {first} to {last}: some state would be taken for empty. Was the number of buckets changed?"
         )
     names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in slots_of(plan)}
     state = {
@@ -117,7 +121,9 @@ def run_task(
         ]
         for slot in names
     }
-    arrival, clocks = keep_time(plan, arrival, state, (first, end))
+    arrival, clocks = keep_time(plan, arrival, state, (first, last), ending=end is not None)
+    if end is not None:
+        arrival = arrival.ended(end)
     loaded = time.perf_counter()
     # Without a key every task has a part of the rows; then all that is in it is its own.
     lead = task == 0
@@ -130,6 +136,7 @@ def run_task(
         origin=plan.origin,
         tables=tables,
         lead=lead,
+        key=site.read_key() if any(plan.graph.of_kind(Custom)) else b"",
     )
     for slot, page in clocks.items():
         outcome.keep(slot, page, state[slot])
@@ -159,7 +166,7 @@ def run_task(
     reach("answered", batch, plan.name)
     return Answer(
         task=task,
-        manifest=Manifest((first, end), pages),
+        manifest=Manifest((first, last), pages),
         outputs=outputs,
         activity=outcome.activity,
         state={
@@ -203,7 +210,12 @@ def slots_of(plan: Plan) -> list[str]:
 
 
 def keep_time(
-    plan: Plan, arrival: Arrival, state: Mapping[str, Sequence[pa.RecordBatch]], span: tuple[int, int]
+    plan: Plan,
+    arrival: Arrival,
+    state: Mapping[str, Sequence[pa.RecordBatch]],
+    span: tuple[int, int],
+    *,
+    ending: bool = False,
 ) -> tuple[Arrival, dict[str, pa.RecordBatch]]:
     """Tell the clocks' last ticks before the batch, and put every key that has state into an arrival that has marks.
 
@@ -225,7 +237,7 @@ def keep_time(
             empty = Contents(np.zeros(len(mine) + 1, np.int64), pa.array([], pa.struct([])), counters)
             pages[slot] = make_page(mine, empty)
     arrival = replace(arrival, ticks=ticks)
-    if arrival.marked and any(o.heeds or o.clock for o in plan.graph):
+    if ending or (arrival.marked and any(o.heeds or o.clock for o in plan.graph)):
         # Only operators that have the stage's key: what is kept otherwise is in one bucket, under a key of its own.
         kept = [keys_in(p) for slot, found in state.items() if not is_clock(slot) for p in found]
         kinds = [c.type for c in arrival.keys.columns]

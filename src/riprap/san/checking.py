@@ -94,9 +94,16 @@ def _check_known(where: str, text: str, used: Iterable[str], names: Iterable[str
 
 def _check_names(where: str, names: list[str]) -> None:
     for name in names:
-        if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")):
+        parts = name.split(".")
+        if not all(part.isidentifier() for part in parts):
             raise NetError(
                 f"{where}: '{name}' is no name; letters, digits and _ make one, and dots between them"
+            )
+        keywords = [part for part in parts if keyword.iskeyword(part)]
+        if keywords:
+            other = ".".join(f"{part}_" if part in keywords else part for part in parts)
+            raise NetError(
+                f"{where}: '{name}' cannot be a name, since '{keywords[0]}' is a keyword of Python; '{other}' can"
             )
         if name in FUNCTIONS:
             raise NetError(f"{where}: '{name}' is a function; choose another name")

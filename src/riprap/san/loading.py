@@ -23,6 +23,8 @@ from typing import Any
 
 import numba
 
+from riprap.errors import OwnershipError
+from riprap.ownership import make_folder
 from riprap.san import draws, kernel
 
 _LOADING = Lock()
@@ -59,12 +61,11 @@ def private_folder(environ: Any) -> Path | None:
     given = environ.get("RIPRAP_CACHE") or environ.get("XDG_CACHE_HOME")
     try:
         folder = (Path(given) if given else Path.home() / ".cache") / "riprap" / f"nets-{os.getuid()}"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except (OSError, RuntimeError):
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
+    except (OSError, RuntimeError, OwnershipError):
         return None
-    mine = found.st_uid == os.getuid() and found.st_mode & 0o077 == 0
-    return folder if mine and os.access(folder, os.W_OK) else None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def _from_file(name: str, path: Path, text: str) -> ModuleType:

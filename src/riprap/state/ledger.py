@@ -1,7 +1,8 @@
 """The ledger: one record a batch, and what it does not name does not exist.
 
-A record is a file ``<epoch>-<batch>.json`` in the run's ledger folder, written whole under a temporary name and
-renamed. Record -1 of an epoch is its beginning, so a missing record is always an error.
+A record is a file ``<epoch>-<batch>.json`` in the run's ledger folder, written whole under a temporary name, synced,
+and renamed. One that is found damaged is set aside as ``<epoch>-<batch>.damaged``. Record -1 of an epoch is its
+beginning, so a missing record is always an error.
 
     {"format": "riprap-ledger/1", "epoch": 0, "batch": 12,
      "sources": {"Source": [6000000, 6500000]},              offsets the batch covers
@@ -14,16 +15,27 @@ renamed. Record -1 of an epoch is its beginning, so a missing record is always a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from riprap.errors import FormatError, LedgerError
-from riprap.state.saving import save_json
+from riprap.errors import DamagedFileError, LedgerError
+from riprap.state.saving import checking, load_json, save_json
 
 FORMAT = "riprap-ledger/1"
+_ENTRIES = {
+    "epoch": int,
+    "batch": int,
+    "sources": dict,
+    "manifests": list,
+    "outputs": dict,
+    "frontier": int | None,
+    "time": float | int,
+}
+_REMEDY = (
+    "Put it back from a copy; or take the run up, which goes on from its checkpoints and says what is lost"
+)
 
 Pages = Mapping[str, tuple[str, ...]]
 
@@ -104,28 +116,23 @@ class Ledger:
 
     def find(self, batch: int) -> Record | None:
         """Return a batch's record, or None if the batch has not happened."""
-        try:
-            text = self._path(batch).read_text()
-        except FileNotFoundError:
+        path = self._path(batch)
+        data = load_json(path, FORMAT, _ENTRIES, remedy=_REMEDY)
+        if data is None:
             return None
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise FormatError(f"ledger record {self._path(batch)} is not JSON: {error}") from error
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            raise FormatError(f"ledger record {self._path(batch)} is not of format {FORMAT}")
-        return Record(
-            epoch=data["epoch"],
-            batch=data["batch"],
-            sources={n: (s, e) for n, (s, e) in data["sources"].items()},
-            manifests=tuple(
-                Manifest((m["buckets"][0], m["buckets"][1]), {k: tuple(p) for k, p in m["pages"].items()})
-                for m in data["manifests"]
-            ),
-            outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
-            frontier=data.get("frontier"),
-            time=data.get("time", 0.0),
-        )
+        with checking(path, _REMEDY):
+            return Record(
+                epoch=data["epoch"],
+                batch=data["batch"],
+                sources={n: (s, e) for n, (s, e) in data["sources"].items()},
+                manifests=tuple(
+                    Manifest((m["buckets"][0], m["buckets"][1]), {k: tuple(p) for k, p in m["pages"].items()})
+                    for m in data["manifests"]
+                ),
+                outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
+                frontier=data["frontier"],
+                time=data["time"],
+            )
 
     def get(self, batch: int) -> Record:
         """Return a batch's record; that there is none is an error."""
@@ -141,6 +148,21 @@ class Ledger:
         """Return the batches on record, oldest first."""
         names = (p.stem.split("-", 1) for p in Path(self.folder).glob(f"{self.epoch:04d}-*.json"))
         return sorted(int(batch) for _, batch in names)
+
+    def damaged(self) -> list[int]:
+        """Return the batches whose records cannot be read."""
+        found = []
+        for batch in self.batches():
+            try:
+                self.find(batch)
+            except DamagedFileError:
+                found.append(batch)
+        return found
+
+    def set_aside(self, batches: Iterable[int]) -> None:
+        """Rename records, so that they do not count."""
+        for batch in batches:
+            self._path(batch).rename(self._path(batch).with_suffix(".damaged"))
 
     def forget(self, batches: Iterable[int]) -> None:
         """Remove the records of old batches."""

@@ -41,8 +41,8 @@ class Expectation:
         """Let an operator go on from its newest checkpoint that is usable, as the policy says."""
         operator = told["operator"]
         book = self._books[operator]
-        for manifest in there:
-            book.add(manifest, self._states[manifest.batch][operator])
+        for manifest in sorted(there, key=lambda manifest: manifest.version):
+            book.add(manifest, self._states[manifest.batch][operator], list(book.versions), {})
         expected = book.expect(usable or list(book.versions), {}, lost_until)
         assert expected is not None
         assert {n: told[n] for n in _TOLD} == {n: getattr(expected, n) for n in _TOLD}

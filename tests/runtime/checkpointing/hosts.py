@@ -83,6 +83,9 @@ class FaultyStore:
         self._world.request()
         return self._store.keys(entry)
 
+    def damage(self, entry: str) -> list[str]:
+        return self._store.damage(entry)
+
     def delete(self, entry: str, keys: Iterable[str]) -> None:
         self._world.request()
         self._store.delete(entry, keys)

@@ -63,14 +63,31 @@ class Book:
     whole: bool
     versions: dict[int, Version] = field(default_factory=dict)
     history: dict[float, Slots] = field(default_factory=dict)
+    # What was saved whole at some moment has the counts of a version before it.
+    before: dict[tuple[str, str], Version | None] = field(default_factory=dict)
 
     def batch(self, time: float, slots: Slots) -> None:
         """Note what the state is after a batch that was put on record at some time."""
         self.history[time] = copy.deepcopy(slots)
 
-    def add(self, manifest: CheckpointManifest, slots: Slots) -> None:
-        """Note a checkpoint that is in the store now."""
+    def add(self, manifest: CheckpointManifest, slots: Slots, there: Collection[int], harm: Harm) -> None:
+        """Note a checkpoint that is in the store now, and which versions, and harm, there were before it."""
+        for slot, values in manifest.slots.items():
+            for value in values:
+                if value.since == value.until and (slot, value.name) not in self.before:
+                    last = self._last(slot, there, harm) if slot in self.slides else None
+                    assert (value.over is None) == (last is None), "what can be known of the time before is"
+                    self.before[slot, value.name] = last
         self.versions[manifest.version] = Version(manifest, copy.deepcopy(slots))
+
+    def _last(self, slot: str, there: Collection[int], harm: Harm) -> Version | None:
+        """Find the newest version of which one can tell how fast a slot was filled."""
+        for number in sorted(there, reverse=True):
+            version = self.versions[number]
+            counted = {v.name for v in version.manifest.slots[slot] if v.seconds}
+            if version.manifest.key not in harm and counted and "gone" not in {harm.get(n) for n in counted}:
+                return version
+        return None
 
     def expect(self, there: Collection[int], harm: Harm, lost_until: float) -> Expected | None:
         """Say what comes back, if these versions are there; ``harm`` says what was done to which keys of the store:
@@ -103,21 +120,29 @@ class Book:
 
     def _lost(self, slot: str, key: Key, version: Version, values: list[Saved], lost_until: float) -> int:
         """Say how many tuples of a key lost input would have pushed out, at the rate the key had."""
-        # Where the whole state was saved at once, nobody knows over how long it had come in.
-        timed = [v for v in values if v.until > v.since]
-        if not timed:
+        # Where the first version ever is of a state that was there before, nobody has counted.
+        counted = [v for v in values if v.seconds]
+        if not counted:
             return 0
-        many = {v.name: self._came(slot, key, v) for v in timed}
+        many = {v.name: self._came(slot, key, v) for v in counted}
         newest = values[0]
-        if newest in timed and many[newest.name]:
-            rate = many[newest.name] / (newest.until - newest.since)
+        if newest in counted and many[newest.name]:
+            rate = many[newest.name] / newest.seconds
         else:
-            span = max(v.until for v in timed) - min(v.since for v in timed)
+            span = max(v.until for v in counted) - min(v.begin for v in counted)
             rate = sum(many.values()) / span
         return round(rate * max(lost_until - version.manifest.time, 0.0))
 
     def _came(self, slot: str, key: Key, value: Saved) -> int:
         """Count the tuples of a key that came in while a value was filled: those each batch left in the state."""
+        if value.over is not None:
+            bucket, before = self.bucket(key), self.before[slot, value.name]
+            values = before.manifest.slots[slot] if before is not None else ()
+            return sum(
+                self._came(slot, key, v)
+                for v in values
+                if v.seconds and v.buckets[0] <= bucket < v.buckets[1]
+            )
         return sum(
             sum(h.time == time for h in slots[slot].get(key, []))
             for time, slots in self.history.items()

@@ -27,7 +27,8 @@ from tests.runtime.harness import wait_until
 from tests.stages import Stage
 
 import riprap as rr
-from riprap.state.pages import page_root, sweep
+from riprap.state.leases import sweep
+from riprap.state.pages import page_root
 
 BUCKETS = 4
 # Files of input before the host is lost, and in all.

@@ -118,6 +118,7 @@ EVENTS = [
     *(f"died at checkpoint-{step}" for step in [*BEFORE_VERSION, *AFTER_VERSION]),
     "restored",
     "with stale tuples",
+    "with stale tuples of a first version",
     "with damage",
     "from an older version",
     "died restoring",
@@ -168,7 +169,7 @@ class Schedule:
             assert step.answers is not None or failed[0]["error"] == "CorruptValueError"
             SEEN["save failed"] += 1
             return
-        if self._note(step.operator) and step.answers is None:
+        if self._note(step.operator, before) and step.answers is None:
             assert len(self.fleet.versions(step.operator).numbers()) <= KEEP
 
     def die_saving(self, step: DieSaving) -> None:
@@ -181,7 +182,7 @@ class Schedule:
             assert made == (step.step.removeprefix("checkpoint-") in AFTER_VERSION)
             SEEN[f"died at {step.step}"] += 1
         self.world.dies_at = None
-        self._note(step.operator)
+        self._note(step.operator, before)
         self.restart(Restart(step.wiped, self.fleet.tasks, [], None, 0, False, False))
 
     def restart(self, step: Restart) -> None:
@@ -242,20 +243,22 @@ class Schedule:
             assert {n: told[operator][n] for n in names} == {n: getattr(found, n) for n in names}
             SEEN["restored"] += 1
             SEEN["with stale tuples"] += found.stale > 0
+            values = self.books[operator].versions[found.version].manifest.values.values()
+            SEEN["with stale tuples of a first version"] += found.stale > 0 and any(v.over for v in values)
             SEEN["with damage"] += found.damaged > 0
             SEEN["from an older version"] += found.version < max(self.books[operator].versions)
 
     def _host(self, operator: str):  # type: ignore[no-untyped-def]
         return next(h for h in self.fleet.hosts.values() if operator in h.plan.protected)
 
-    def _note(self, operator: str) -> bool:
-        """Take note of a version, if one was made."""
+    def _note(self, operator: str, before: list[int]) -> bool:
+        """Take note of a version, if one was made; these were there before."""
         versions, book = self.fleet.versions(operator), self.books[operator]
         newest = next(iter(versions.numbers()), 0)
         if not newest or newest in book.versions:
             return False
         manifest = versions.manifest(newest)
-        book.add(manifest, self.plainly.slots[operator])
+        book.add(manifest, self.plainly.slots[operator], before, self.harm[operator])
         assert manifest.batch == self._host(operator).record.batch
         for name in manifest.values.keys() - self.saved[operator]:
             # It was written just now, whatever was there under that name.

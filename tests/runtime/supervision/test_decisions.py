@@ -14,6 +14,7 @@ from riprap.errors import FormatError
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision.decisions import (
     HOPELESS,
+    SPARK_GONE,
     Action,
     Decision,
     Failure,
@@ -102,6 +103,11 @@ def restart(after: float) -> RestartProcess:
                 ),
             ],
             id="a process that keeps dying",
+        ),
+        pytest.param(
+            [failed(0), *(replace(died(time), code=SPARK_GONE) for time in (1, 2))],
+            [RETRY, restart(0.0), restart(1.0)],
+            id="without its JVM a process is dead, however often: that is no failure of an element",
         ),
         pytest.param(
             [died(0), died(60), died(120)], [restart(0.0), restart(1.0), restart(1.0)], id="now and then"

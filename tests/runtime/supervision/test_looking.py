@@ -1,7 +1,8 @@
-"""What the supervisor makes of silence: elements that are told to start, and never do."""
+"""What the supervisor makes of silence, and a driver process of a JVM that is gone."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,25 +14,30 @@ import riprap as rr
 from riprap.runtime.changes import Changes
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.site import Housing
+from riprap.runtime.supervision.crew import Crew, SparkGoneError
 from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.messages import Link
+from riprap.runtime.supervision.requests import ask_to_stop
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 
 
-def supervisor_of(tmp_path: Path) -> Supervisor:
+def supervisor_of(tmp_path: Path, elements: int = 1) -> Supervisor:
     app = rr.Application("app")
     source = app.source("in", rr.rows([], "v bigint"))
-    app.sink("out", source, rr.memory())
+    for number in range(elements):
+        app.sink(f"out{number}", source, rr.memory())
+        app.place(f"element{number}", f"out{number}", *([] if number else [source]))
     conditions = Conditions(
         master=None, config={}, interval=None, batch_rows=1, buckets=None, parallelism=None,
-        store=None, notes={}, spare=False, stdout=None,
+        store=None, at_end=None, notes={}, spare=False, stdout=None,
     )  # fmt: skip
     folder = RunFolder(tmp_path, time.time)
     return Supervisor(
         app.graph(),
         conditions,
         folder,
-        Housing("", "", 0),
+        Housing("", "", 0, "", 1, 1),
         Changes(folder),
         resume=False,
         patience=Patience(starting=50.0, stuck=40.0),
@@ -62,3 +68,49 @@ def test_what_does_not_start_in_time_is_stuck(tmp_path: Path, monkeypatch: pytes
     assert process.restart_at is not None
     (failure,) = [e for e in supervisor._folder.read_events() if e["event"] == "failure"]
     assert failure["what"] == "Stuck"
+
+
+def test_a_run_is_the_latest_once_all_of_it_is_up(tmp_path: Path) -> None:
+    supervisor = supervisor_of(tmp_path / "app" / "run", elements=2)
+    supervisor._folder.path.mkdir(parents=True)
+    (process,) = supervisor._processes.values()
+    driver: Any = SimpleNamespace(ready=None)
+    process.driver = driver
+    latest = tmp_path / "app" / "latest"
+
+    for name, up in zip(process.elements, (False, True), strict=True):
+        supervisor._hear(driver, {"say": "started", "element": name, "batch": -1, "restore": 0.0, "lost": 0})
+        supervisor._act()
+        assert (latest.exists(), supervisor.was_up) == (up, up)
+
+
+def test_others_may_ask_to_stop_and_garbage_is_no_request(tmp_path: Path) -> None:
+    supervisor = supervisor_of(tmp_path)
+    (tmp_path / "processes").mkdir()
+    (tmp_path / "processes" / "stop.request").write_text("{")
+    supervisor._hear_others()
+    assert supervisor._wants_stop is None
+    (told,) = supervisor._folder.read_events()
+    assert "stop.request is damaged: it is not JSON" in told["message"]
+
+    ask_to_stop(tmp_path, "resume")
+    supervisor._hear_others()
+    assert supervisor._wants_stop == "resume"
+
+
+def test_without_its_jvm_a_process_reports_no_failure_of_an_element(tmp_path: Path) -> None:
+    plan: Any = SimpleNamespace(name="sums")
+
+    def lost() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    spark = SimpleNamespace(_jsc=SimpleNamespace(sc=lost))
+    launch: Any = SimpleNamespace(session=SimpleNamespace(sparkContext=spark), home=lambda plan: lost())
+    said, mouth = os.pipe()
+    crew = Crew(launch, [plan], Housing(str(tmp_path), str(tmp_path), 0, "", 1, 1), Link(said, mouth))
+
+    with pytest.raises(SparkGoneError):
+        crew.begin(["sums"], resume=["sums"])
+    os.close(mouth)
+    assert os.read(said, 1) == b""
+    os.close(said)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +18,14 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.runtime.harness import lines_of, read_parts, wait_until, whole
+from tests.runtime.harness import lines_of, page_folder, read_parts, wait_until, whole
 from tests.runtime.supervision.watched import ROWS, SINKS, expected, put_file, watched
 
 import riprap as rr
 from riprap.cli import main
 from riprap.runtime import Patience, Supervised, supervise
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.presence import find_presences
 from riprap.runtime.supervision.process import lives, session_of
 from riprap.state.pages import page_root
@@ -122,6 +128,39 @@ def test_a_process_and_a_worker_die_while_the_others_go_on(
     assert not (page_root() / f"watched-{run.folder.name}").exists()
 
 
+def jvms() -> set[psutil.Process]:
+    """List the JVMs that run Spark for this process, or for one that it started."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
+                found.add(process)
+    return found
+
+
+@pytest.mark.slow
+def test_a_jvm_dies_while_an_element_is_started_again(runs: Path, tmp_path: Path) -> None:
+    calls, out, others = tmp_path / "calls", tmp_path / "out", jvms()
+    put_file(calls, 0)
+    app = rr.Application("short")
+    source = app.source("calls", rr.files(str(calls)), position="seq")
+    app.sink("seen", app.functor("see", source, select="seq"), rr.parquet(out, roll=0))
+    with supervise(app.graph(), runs=runs, trigger="100ms", spare=False, **OPTIONS) as run:
+        until(run, lambda: published(out) == ROWS)
+        (first,) = jvms() - others
+        first.kill()
+        put_file(calls, 1)
+        until(run, (run.folder / "elements" / "short" / "setting-1.json").exists)
+        for second in jvms() - others:
+            second.kill()
+        until(run, lambda: published(out) == 2 * ROWS)
+
+    assert whole(read_parts(out))["seq"].to_pylist() == list(range(2 * ROWS))
+    assert [(e["what"], e.get("code")) for e in events_of(run, "failure")] == [
+        ("ProcessDied", SPARK_GONE)
+    ] * 2
+
+
 def hang_once(marker: str) -> Any:
     """Return a function that hangs the first time it is called with the last row."""
 
@@ -179,8 +218,46 @@ def test_an_application_that_cannot_be_loaded_is_given_up_with_the_cause(runs: P
     source = app.source("calls", rr.rows([{"seq": 1}], "seq bigint"))
     app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.memory())
     run = supervise(app.graph(), runs=runs, **OPTIONS)
+    with pytest.raises(rr.RunError, match=r"the run in .* is alive: process \d+ on .* End it there first"):
+        supervise(app.graph(), folder=described(run.folder), **OPTIONS)
+    left = kill_while_warming(run.folder)
+    assert all(path.exists() for path in left)
     with pytest.raises(rr.GraphError, match=r"cannot be loaded in a driver process: ValueError.*no number"):
         run.wait()
+    assert not any(path.exists() for path in left), (
+        "nothing stays of a spare that was killed while it warmed up"
+    )
+
+
+def described(folder: Path) -> Path:
+    """Say what a run is of, as it does itself once Spark is there; and lose its page folder, with the lease in it."""
+    RunFolder(folder, time.time).describe(folder.parent.name, {}, {}, master="", java="")
+    shutil.rmtree(page_folder(folder))
+    return folder
+
+
+WARMING = """
+import os, sys, time
+from pathlib import Path
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.site import take_hold
+made = RunFolder.create(Path(sys.argv[1]) / f"warming-{os.getpid()}", "warming", time.time)
+housing, lease = take_hold(made, None, None, one_host=True)
+print(made.path, flush=True)
+time.sleep(600)
+"""
+
+
+def kill_while_warming(run: Path) -> list[Path]:
+    """Kill a process that has begun to warm up as a spare of a run does; return the folders it leaves."""
+    spare = subprocess.Popen(
+        [sys.executable, "-c", WARMING, str(run / "processes")], stdout=subprocess.PIPE, text=True
+    )
+    assert spare.stdout is not None
+    made = Path(spare.stdout.readline().strip())
+    spare.kill()
+    spare.communicate()
+    return [run / "processes" / f"warming-{spare.pid}", page_folder(made)]
 
 
 APPLICATION = """\
@@ -191,6 +268,42 @@ from tests.runtime.supervision.watched import watched
 
 app = watched(Path("calls"), Path("out"), rate=int(os.environ["RATE"]))
 """
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_from_outside_and_taken_up(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in range(4):
+        put_file(tmp_path / "calls", file)
+    (tmp_path / "app.py").write_text(APPLICATION)
+    command = ["run", "app.py:app", "--batch-rows", "200", "--buckets", "4", "--parallelism", "2", "--json"]
+    search = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]
+    around: dict[str, Any] = {
+        "cwd": tmp_path,
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), "RATE": "20"},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
+    start = [sys.executable, "-m", "riprap"]
+    with subprocess.Popen([*start, *command, "--runs", str(runs)], **around) as supervisor:
+        wait_until(lambda: published(tmp_path / "out" / "by_caller") or supervisor.poll() is not None)
+        assert main(["stop", "latest", "--runs", str(runs), "--json"]) == 0
+        told, errors = supervisor.communicate()
+    assert supervisor.returncode == 0, errors
+    assert json.loads(capsys.readouterr().out)["can_be_taken_up"]
+    assert published(tmp_path / "out" / "by_caller") < 4 * ROWS
+    again = shlex.split(json.loads(told)["take_up"])
+    assert again[:3] == ["riprap", "run", "app.py:app"]
+
+    around["env"]["RATE"] = "2000"
+    done = subprocess.run([*start, *again[1:]], check=False, timeout=300, **around)
+
+    assert done.returncode == 0, done.stderr
+    found, right = rows_in(tmp_path / "out"), expected(range(4))
+    for name in ("by_caller", "by_callee"):
+        assert found[name] == right[name]
+    assert json.loads(done.stdout)["take_up"] is None
 
 
 @pytest.mark.slow

@@ -56,6 +56,11 @@ function figures() {
       points: each.quality.map((row, i) => ({ x: told.offsets[i], y: row[long], low: each.quality_intervals[i][long][0], high: each.quality_intervals[i][long][1], tip: `${name(each)} at ${told.offsets[i].toLocaleString("en")}: ${nice(row[long])}` })),
     })),
   });
+  byId("chosen-too").textContent = chosen;
+  const both = (r, i) => r === null ? "?" : `${r} (${i.toFixed(2)})`;
+  byId("offsets").replaceChildren(element("tr", {}, ...["outage", ...told.offsets.map((at) => `at ${at.toLocaleString("en")}`), "worst"].map((text) => element("th", {}, text))));
+  byId("at-offsets").replaceChildren(...o.by_outage.map((each) => element("tr", {}, element("td", {}, each.outage),
+    ...each.R_at.map((r, i) => element("td", {}, both(r, each.I_at[i]))), element("td", {}, both(each.R, each.I)))));
   const curve = told.curves.find((c) => c.model === model && c.targets.join("+") === chosen);
   if (!curve) { byId("over-time").replaceChildren(); return; }
   const last = curve.outages[curve.outages.length - 1];

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 
-from riprap.expressions import check_type, type_name
+from riprap.expressions import holding, type_name
 from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Port, has
 from riprap.graph.connectors import (
@@ -17,8 +18,10 @@ from riprap.graph.connectors import (
     ToKafka,
     ToRedis,
     ToSqlite,
+    files,
+    sink_of,
 )
-from riprap.graph.operators import Sink, Source
+from riprap.graph.operators import Operator, Sink, Source
 from riprap.graph.policies import Consistent, Policy
 from riprap.graph.stream import Stream
 
@@ -29,13 +32,13 @@ class Edges(Builder):
     def source(
         self,
         name: str,
-        connector: SourceConnector,
+        connector: SourceConnector | str | Path,
         *,
         position: str | None = None,
         ordering: str | None = None,
         protect: Policy | None = None,
     ) -> Stream:
-        """Add a source.
+        """Add a source: ``rr.files(...)`` or another connector, or the path of files that need no ``schema=``.
 
         ``position`` names a column that says where in the source a tuple stands (ascending whole numbers);
         without it files and rows count their tuples, and a Spark DataFrame is taken to be unordered.
@@ -47,7 +50,7 @@ class Edges(Builder):
     def clock(
         self,
         name: str,
-        connector: SourceConnector,
+        connector: SourceConnector | str | Path,
         *,
         time: str,
         position: str | None = None,
@@ -70,12 +73,27 @@ class Edges(Builder):
         return Stream(stream.name, stream.schema, self.root, ticks=True)
 
     def sink(
-        self, name: str, stream: Port, connector: SinkConnector, *, protect: Policy | None = None
+        self,
+        name: str,
+        stream: Port,
+        connector: SinkConnector | str | Path,
+        *,
+        protect: Policy | None = None,
     ) -> None:
-        """Add a sink."""
+        """Add a sink: ``rr.parquet(...)`` or another connector, or the path of a folder for files.
+
+        A path's ending says the format, .parquet, .csv or .json; one without an ending gets Parquet files.
+        """
         here = Here("Sink", name, self, stream)
         inputs = here.port(stream)
         here.policy(protect, stateful=False)
+        with here:
+            connector = sink_of(connector) if isinstance(connector, str | Path) else connector
+        if not isinstance(connector, SinkConnector):
+            raise here.error(
+                f"it writes to {_brief(connector)}", "Give it rr.parquet(...) or another sink, or a path"
+            )
+        _check_folder(here, connector, self._operators.values())
         _check_columns(here, connector, inputs.schema)
         self._add(
             Sink(
@@ -91,14 +109,21 @@ class Edges(Builder):
 
 def _source(
     here: Here,
-    connector: SourceConnector,
+    connector: SourceConnector | str | Path,
     position: str | None,
     ordering: str | None,
     protect: Policy | None,
     tick: str | None = None,
 ) -> Source:
     with here:
-        schema = pa.schema([pa.field(f.name, check_type(f.type, f.name)) for f in connector.schema])
+        connector = files(connector) if isinstance(connector, str | Path) else connector
+    if not isinstance(connector, SourceConnector):
+        raise here.error(
+            f"it reads {_brief(connector)}",
+            "Give it rr.files(...) or another source, a path of files, or rr.rows(...) of a table in memory",
+        )
+    with here:
+        schema = pa.schema([pa.field(f.name, holding(f.type, f.name)) for f in connector.schema])
     for column, what in ((position, "position"), (ordering, "ordering")):
         if column is not None and column not in schema.names:
             raise here.error(f"{what}= names column '{column}', which does not exist", has(schema))
@@ -129,6 +154,29 @@ def _source(
             "Name its position= column" if isinstance(connector, FromSpark) else "Protect it in another way",
         )
     return source
+
+
+def _check_folder(here: Here, connector: SinkConnector, operators: Iterable[Operator]) -> None:
+    """Refuse a folder that another sink writes to: they would replace each other's files."""
+    if not isinstance(connector, FileSink):
+        return
+    for other in operators:
+        if not isinstance(other, Sink) or not isinstance(other.connector, FileSink):
+            continue
+        if other.connector.folder == connector.folder:
+            spelled = (
+                "" if other.connector.path == connector.path else f", there spelled {other.connector.path}"
+            )
+            raise here.error(
+                f"sink '{other.name}' ({other.location}) writes to the folder {connector.path} already{spelled}",
+                "Give each sink its own",
+            )
+
+
+def _brief(value: object) -> str:
+    """Show what was given by mistake, which may be a whole table."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _check_columns(here: Here, connector: SinkConnector, schema: pa.Schema) -> None:

@@ -12,6 +12,7 @@ from riprap.errors import GraphError
 from riprap.expressions import type_name
 from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Inputs, Port, has
+from riprap.graph.durations import Duration
 from riprap.graph.operators import Deduplicate, Delay, Gate, Throttle
 from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
@@ -31,7 +32,7 @@ class Holding(Builder):
         *,
         by: str | Sequence[str],
         tuples: int | None = None,
-        time: str | float | None = None,
+        time: Duration | None = None,
         on: str | None = None,
         clock: Stream | None = None,
         protect: Policy | None = None,
@@ -76,7 +77,7 @@ class Holding(Builder):
         name: str,
         stream: Port,
         *,
-        time: str | float,
+        time: Duration,
         on: str | None = None,
         clock: Stream | None = None,
         by: str | Sequence[str] = (),
@@ -182,7 +183,7 @@ def _timing(here: Here, inputs: Inputs, on: str | None, clock: Stream | None) ->
     return here.clock(clock, needed=on is None, why="its time")
 
 
-def _duration(here: Here, time: str | float) -> int:
+def _duration(here: Here, time: Duration) -> int:
     try:
         return min(microseconds("time=", time), _LONGEST)
     except GraphError as error:

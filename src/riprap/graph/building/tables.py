@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from riprap.errors import GraphError
-from riprap.expressions import ExpressionError, check_type, type_name
+from riprap.expressions import ExpressionError, holding, type_name
 from riprap.graph.checks import Here, Inputs, has
 from riprap.graph.connectors import Files, Rows, files, rows
 
@@ -93,7 +93,7 @@ def lookup_table(here: Here, table: object) -> tuple[Files | Rows, pa.Schema]:
     try:
         if isinstance(table, str | Path):
             table = files(table)
-        elif isinstance(table, pa.Table):
+        elif hasattr(table, "__arrow_c_stream__"):
             table = rows(table)
     except GraphError as error:
         raise here.error(f"its table: {error}", "Write rr.files(path, schema=...) to say more") from None
@@ -102,7 +102,7 @@ def lookup_table(here: Here, table: object) -> tuple[Files | Rows, pa.Schema]:
     if table.rate is not None:
         raise here.error("its table has a rate=", "A table is read as a whole: leave it out")
     try:
-        return table, pa.schema([pa.field(f.name, check_type(f.type, f.name)) for f in table.schema])
+        return table, pa.schema([pa.field(f.name, holding(f.type, f.name)) for f in table.schema])
     except ExpressionError as error:
         raise here.error(
             f"its table: {error}", "Leave the column out with rr.files(path, schema=...)"

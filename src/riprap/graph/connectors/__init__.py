@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from riprap.graph.connectors.files import (
-    FileFormat,
-    Files,
-    FileSink,
-    csv,
-    files,
-    folder_scan,
-    json,
-    list_files,
-    parquet,
-)
+from riprap.graph.connectors.file_sinks import FileFormat, FileSink, csv, json, parquet, sink_of
+from riprap.graph.connectors.files import Files, files, folder_scan, list_files
 from riprap.graph.connectors.generated import Generated, rate, ticks
 from riprap.graph.connectors.memory import (
     Callback,
@@ -100,6 +91,7 @@ __all__ = [
     "parquet",
     "rate",
     "rows",
+    "sink_of",
     "ticks",
     "to_kafka",
     "to_postgres",

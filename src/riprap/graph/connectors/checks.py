@@ -22,7 +22,7 @@ TEXT_COLUMNS = {"line": pa.string(), "file": pa.string(), "number": pa.int64()}
 def schema_of(schema: str | pa.Schema) -> pa.Schema:
     """Read a schema, written out or given."""
     try:
-        return parse_schema(schema) if isinstance(schema, str) else schema.remove_metadata()
+        return schema.remove_metadata() if isinstance(schema, pa.Schema) else parse_schema(schema)
     except ExpressionError as error:
         raise GraphError(f"schema=: {error}") from error
 

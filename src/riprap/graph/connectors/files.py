@@ -1,4 +1,4 @@
-"""Files as sources and sinks."""
+"""Files as sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,12 +23,12 @@ from riprap.graph.connectors.checks import (
     whole_number,
 )
 from riprap.graph.connectors.checks import on_bad_record as check_on_bad_record
+from riprap.graph.connectors.columns import held
+from riprap.graph.connectors.notation import PLAIN, Notation, ReadOptions, notation_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
 
-FileFormat = Literal["parquet", "csv", "json"]
 SourceFormat = Literal["parquet", "csv", "json", "text"]
-_FORMATS: Mapping[str, SourceFormat] = {
+FORMATS: Mapping[str, SourceFormat] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
@@ -62,6 +62,7 @@ class Files:
     on_bad_record: OnBadRecord = "quarantine"
     max_record_bytes: int = MOST_RECORD_BYTES
     last_line: str | None = None
+    notation: Notation = PLAIN
 
     def __str__(self) -> str:
         how = "scan of " if self.scan else ""
@@ -70,26 +71,6 @@ class Files:
     def listing(self) -> list[str]:
         """Return the files there are now, in reading order."""
         return list_files(self.patterns, self.format)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSink:
-    """A folder of files; a batch appears in it whole or not at all."""
-
-    PROMISE: ClassVar[Promise] = Promise(
-        call="rr.parquet(...), rr.csv(...), rr.json(...)",
-        does="writes a folder of Parquet, CSV or JSON-lines files",
-        after_failure="holds each batch once: files are named after their batches",
-    )
-
-    path: str
-    format: FileFormat
-    roll_rows: int
-    roll_seconds: float
-    overwrite: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.format} files in {self.path}"
 
 
 def files(
@@ -101,6 +82,7 @@ def files(
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
     last_line: str | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Files:
     """Read Parquet, CSV, JSON-lines or text files from a path, a folder, a pattern, or several of them.
 
@@ -109,8 +91,16 @@ def files(
     live feed of so many tuples a second. ``**`` in a pattern matches folders at any depth. A record that cannot be
     read goes to the run's quarantine, or with ``on_bad_record="fail"`` ends the run. ``last_line`` is a line that tells
     operators of the end: in a run without a trigger it follows the last file of text. It has no file and no number.
+
+    ``options`` are those of Spark's readers: for CSV ``sep``, ``header`` (there is one, unless it is False), ``quote``,
+    ``escape`` (a quote is written twice, unless it is another character), ``comment``, ``nullValue`` (one text or
+    several that mean null, besides nothing at all) and ``multiLine`` (quoted fields may hold line breaks), and
+    ``encoding`` for all text.
+
+    >>> files("a.csv", schema="a bigint, b string", sep=";", header=False, nullValue="NULL").notation.sep
+    ';'
     """
-    return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes, last_line)
+    return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes, last_line, options)
 
 
 def folder_scan(
@@ -121,10 +111,20 @@ def folder_scan(
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
     last_line: str | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Files:
     """Read the files of a folder one by one: a batch ends with each. Otherwise as :func:`files`."""
     return _files(
-        "folder_scan", path, format, schema, None, on_bad_record, max_record_bytes, last_line, scan=True
+        "folder_scan",
+        path,
+        format,
+        schema,
+        None,
+        on_bad_record,
+        max_record_bytes,
+        last_line,
+        options,
+        scan=True,
     )
 
 
@@ -137,6 +137,7 @@ def _files(
     on_bad_record: OnBadRecord,
     max_record_bytes: int,
     last_line: str | None,
+    options: ReadOptions,
     *,
     scan: bool = False,
 ) -> Files:
@@ -166,38 +167,14 @@ def _files(
         on_bad_record=check_on_bad_record(what, on_bad_record),
         max_record_bytes=whole_number(f"{what}(max_record_bytes=...)", max_record_bytes),
         last_line=last_line,
+        notation=notation_of(what, chosen, dict(options)),
     )
-
-
-def parquet(
-    path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
-) -> FileSink:
-    """Write Parquet files.
-
-    Small batches are gathered until there are ``roll_rows`` rows, or until a batch comes ``roll`` seconds after the
-    first; the end of the run publishes the rest. ``roll=0`` makes every batch a file.
-    """
-    return _file_sink(path, "parquet", roll_rows, roll, overwrite)
-
-
-def csv(
-    path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
-) -> FileSink:
-    """Write CSV files with a header. Rolled as ``parquet``."""
-    return _file_sink(path, "csv", roll_rows, roll, overwrite)
-
-
-def json(
-    path: str | Path, *, roll_rows: int = 500_000, roll: str | float = "10s", overwrite: bool = False
-) -> FileSink:
-    """Write JSON-lines files. Rolled as ``parquet``."""
-    return _file_sink(path, "json", roll_rows, roll, overwrite)
 
 
 def list_files(patterns: Sequence[str], format: SourceFormat) -> list[str]:
     """Expand paths, folders and patterns to files of a format, each pattern's in order of name."""
     # Text files are named in any way.
-    endings = tuple(e for e, f in _FORMATS.items() if f == format) if format != "text" else ("",)
+    endings = tuple(e for e, f in FORMATS.items() if f == format) if format != "text" else ("",)
     found: dict[str, None] = {}
     for pattern in patterns:
         if Path(pattern).is_dir():
@@ -229,7 +206,7 @@ def _plain_ending(name: str) -> str:
 def _guess_format(patterns: Sequence[str]) -> SourceFormat:
     names = (_plain_ending(p) for p in patterns)
     for name in itertools.chain(names, *(_folder_names(p) for p in patterns)):
-        for ending, format in _FORMATS.items():
+        for ending, format in FORMATS.items():
             if name.endswith(ending):
                 return format
     raise GraphError(
@@ -246,16 +223,9 @@ def _schema_of_parquet(patterns: Sequence[str]) -> pa.Schema:
     if not found:
         raise GraphError(f"no Parquet file matches {', '.join(patterns)}: check the path, or give schema=")
     try:
-        return pq.read_schema(found[0]).remove_metadata()
+        schema = pq.read_schema(found[0]).remove_metadata()
     except (pa.ArrowInvalid, OSError) as error:
         raise GraphError(f"cannot read the schema of {found[0]}: {error}") from error
-
-
-def _file_sink(
-    path: str | Path, format: FileFormat, roll_rows: int, roll: str | float, overwrite: bool
-) -> FileSink:
-    whole_number(f"{format}(roll_rows=...)", roll_rows)
-    period = 0.0 if roll in (0, 0.0, "0s") else seconds(f"{format}(roll=...)", roll)
-    return FileSink(
-        path=str(path), format=format, roll_rows=roll_rows, roll_seconds=period, overwrite=overwrite
-    )
+    # Of no rows, everything fits that can be held at all.
+    held(schema.empty_table(), found[0])
+    return schema

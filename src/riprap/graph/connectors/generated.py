@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from riprap.graph.connectors.checks import pace, tuples_a_second, whole_number
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 _TIME = pa.field("time", pa.timestamp("us", "UTC"))
 
@@ -43,7 +43,7 @@ def rate(tuples_per_second: float, *, limit: int | None = None) -> Generated:
     )
 
 
-def ticks(*, every: str | float, limit: int | None = None) -> Generated:
+def ticks(*, every: Duration, limit: int | None = None) -> Generated:
     """Make the ticks of a clock: ``time timestamp``, one every so often, from when the run begins.
 
     >>> str(ticks(every="500ms"))

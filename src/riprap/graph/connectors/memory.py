@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from riprap.errors import GraphError
+from riprap.expressions.cells import converted, not_a, unreadable
 from riprap.graph.connectors.checks import pace, schema_of, tuples_a_second, whole_number
+from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.promise import Promise
+
+_GIVE = "give dictionaries, or a pandas, Polars or Arrow table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,29 +88,109 @@ class Console:
 
 
 def rows(
-    data: pa.Table | Iterable[Mapping[str, object]],
+    data: Any,
     schema: str | pa.Schema | None = None,
     *,
     rate: float | None = None,
 ) -> Rows:
-    """Hold rows in memory as a source: an Arrow table, or dictionaries with a schema.
+    """Hold rows in memory as a source: an Arrow, pandas or Polars table, or dictionaries with a schema.
+
+    A schema picks columns of a table, and casts them; text is read as the cells of CSV files are. A pandas index is
+    left out.
 
     >>> rows([{"word": "a", "n": 1}], "word string, n bigint").table.num_rows
     1
     """
+    pace = tuples_a_second(rate)
+    table = _as_table(data)
+    dictionaries = _dictionaries(data) if table is None else []
     if schema is None:
-        if not isinstance(data, pa.Table):
+        if table is None:
             raise GraphError("rows(...) of dictionaries needs schema=, such as 'word string, n bigint'")
-        return Rows(table=data, rate=tuples_a_second(rate))
+        _check_once(table, table.column_names)
+        return Rows(table=held(table, "rows(...)"), rate=pace)
     wanted = schema_of(schema)
     try:
-        if isinstance(data, pa.Table):
-            table = data.cast(wanted)
-        else:
-            table = pa.Table.from_pylist([dict(row) for row in data], schema=wanted)
-    except (ValueError, TypeError, OverflowError) as error:
+        if table is None:
+            return Rows(table=_from_dictionaries(dictionaries, wanted), rate=pace)
+        lacking = [name for name in wanted.names if name not in table.column_names]
+        if lacking:
+            has = ", ".join(table.column_names)
+            raise GraphError(
+                f"rows(...) have no column '{lacking[0]}', which schema= names. They have: {has}"
+            )
+        _check_once(table, wanted.names)
+        return Rows(table=_cast(held(table.select(wanted.names), "rows(...)"), wanted), rate=pace)
+    except GraphError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise GraphError(f"rows(...) do not fit the schema {schema}: {error}") from error
-    return Rows(table=table, rate=tuples_a_second(rate))
+
+
+def _as_table(data: Any) -> pa.Table | None:
+    """Return what is a table already; others than pandas hand theirs over by Arrow's own protocol."""
+    if isinstance(data, pa.Table):
+        return data
+    # Whoever has a DataFrame has imported it.
+    pandas = sys.modules.get("pandas")
+    try:
+        if pandas is not None and isinstance(data, pandas.DataFrame):
+            return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata()
+        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+            return pa.table(data).replace_schema_metadata()
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise GraphError(
+            f"rows(...) of a {type(data).__name__} cannot be made an Arrow table: {error}"
+        ) from error
+    return None
+
+
+def _check_once(table: pa.Table, names: Iterable[str]) -> None:
+    """Refuse two columns of one name."""
+    for name in names:
+        if table.column_names.count(name) > 1:
+            raise GraphError(
+                f"rows(...) have more than one column '{name}': rename one, or leave it out of schema="
+            )
+
+
+def _cast(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Cast columns, those of text as the cells of CSV files are read."""
+    columns = []
+    for field, column in zip(wanted, table.columns, strict=True):
+        text = pa.types.is_string(column.type) and not pa.types.is_nested(field.type)
+        try:
+            columns.append(converted(column, field.type) if text else column.cast(field.type))
+        except pa.ArrowInvalid:
+            if not text:
+                raise
+            row = unreadable(column.combine_chunks().cast(pa.binary()), field.type)[0]
+            raise pa.ArrowInvalid(
+                f"row {row}, {not_a(field.name, column[row].as_py(), field.type)}"
+            ) from None
+    # Only a cast of the whole table minds nulls where there must be none.
+    return pa.table(columns, names=wanted.names).cast(wanted)
+
+
+def _dictionaries(data: Any) -> list[Mapping[str, object]]:
+    if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+        raise GraphError(f"rows(...) got a {type(data).__name__}: {_GIVE}")
+    found = list(data)
+    for number, row in enumerate(found):
+        if not isinstance(row, Mapping):
+            raise GraphError(f"rows(...): row {number} is a {type(row).__name__}: {_GIVE}")
+    return found
+
+
+def _from_dictionaries(rows: Iterable[Mapping[str, object]], wanted: pa.Schema) -> pa.Table:
+    found = [dict(row) for row in rows]
+    for number, row in enumerate(found):
+        unknown = [key for key in row if key not in wanted.names]
+        if unknown:
+            raise GraphError(
+                f"rows(...): row {number} has '{unknown[0]}', which is not in the schema: {', '.join(wanted.names)}"
+            )
+    return pa.Table.from_pylist(found, schema=wanted)
 
 
 def callback(function: Callable[[int, pa.Table], None]) -> Callback:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 import pyarrow as pa
 
@@ -25,8 +25,9 @@ from riprap.graph.connectors.checks import (
 from riprap.graph.connectors.checks import (
     on_bad_record as check_on_bad_record,
 )
+from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 _POSTGRES = ("postgresql", "postgres")
 _REDIS = ("redis", "rediss", "unix")
@@ -94,6 +95,7 @@ class FromTcp:
     patience: float
     on_bad_record: OnBadRecord
     max_record_bytes: int
+    notation: Notation = PLAIN
 
     def __str__(self) -> str:
         return f"{self.format} lines from {self.host}:{self.port}"
@@ -187,7 +189,7 @@ def from_postgres(
     by: str,
     schema: str | pa.Schema,
     on_bad_record: OnBadRecord = "quarantine",
-    retry_for: str | float = _PATIENCE,
+    retry_for: Duration = _PATIENCE,
 ) -> FromPostgres:
     """Read a PostgreSQL table in the order of column ``by``, which ascends as rows are added and is indexed.
 
@@ -215,7 +217,7 @@ def from_redis(
     schema: str | pa.Schema,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
-    retry_for: str | float = _PATIENCE,
+    retry_for: Duration = _PATIENCE,
 ) -> FromRedis:
     """Read a Redis stream from its first entry on: the fields of an entry, as text, are the columns of a tuple.
 
@@ -239,12 +241,14 @@ def from_tcp(
     schema: str | pa.Schema | None = None,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
-    retry_for: str | float = _PATIENCE,
+    retry_for: Duration = _PATIENCE,
+    **options: Unpack[CsvOptions],
 ) -> FromTcp:
     """Connect to a TCP server and read the lines it sends: text, JSON objects or CSV records without a header.
 
     A socket cannot be read again: lines that come while the run is down are lost. A run without a trigger ends when
-    the server closes the connection; one with a trigger connects again.
+    the server closes the connection; one with a trigger connects again. ``options`` say how CSV records are written:
+    ``sep``, ``quote``, ``escape``, ``nullValue``, as for :func:`files`.
     """
     host, port = address("from_tcp(host, port)", host, port)
     return FromTcp(
@@ -255,11 +259,12 @@ def from_tcp(
         patience=seconds("from_tcp(retry_for=...)", retry_for),
         on_bad_record=check_on_bad_record("from_tcp", on_bad_record),
         max_record_bytes=whole_number("from_tcp(max_record_bytes=...)", max_record_bytes),
+        notation=notation_of("from_tcp", format, dict(options), files=False),
     )
 
 
 def to_postgres(
-    url: str, table: str, *, overwrite: bool = False, retry_for: str | float = _PATIENCE
+    url: str, table: str, *, overwrite: bool = False, retry_for: Duration = _PATIENCE
 ) -> ToPostgres:
     """Write rows to a PostgreSQL table, which is made where it does not exist.
 
@@ -275,7 +280,7 @@ def to_postgres(
 
 
 def to_sqlite(
-    path: str | Path, table: str, *, overwrite: bool = False, retry_for: str | float = _PATIENCE
+    path: str | Path, table: str, *, overwrite: bool = False, retry_for: Duration = _PATIENCE
 ) -> ToSqlite:
     """Write rows to a table of an SQLite file; file and table are made where they do not exist.
 
@@ -289,9 +294,7 @@ def to_sqlite(
     )
 
 
-def to_redis(
-    url: str, stream: str, *, overwrite: bool = False, retry_for: str | float = _PATIENCE
-) -> ToRedis:
+def to_redis(url: str, stream: str, *, overwrite: bool = False, retry_for: Duration = _PATIENCE) -> ToRedis:
     """Add an entry a row to a Redis stream: the columns are its fields, as text; null is left out."""
     return ToRedis(
         url=url_of("to_redis(url, ...)", url, *_REDIS),
@@ -302,7 +305,7 @@ def to_redis(
 
 
 def to_tcp(
-    host: str, port: int, *, format: Literal["csv", "json"] = "json", retry_for: str | float = _PATIENCE
+    host: str, port: int, *, format: Literal["csv", "json"] = "json", retry_for: Duration = _PATIENCE
 ) -> ToTcp:
     """Connect to a TCP server and send it a line a row: JSON objects, or CSV records without a header."""
     host, port = address("to_tcp(host, port)", host, port)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import pyarrow as pa
 
@@ -22,8 +22,9 @@ from riprap.graph.connectors.checks import (
 from riprap.graph.connectors.checks import (
     on_bad_record as check_on_bad_record,
 )
+from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.policies import seconds
+from riprap.graph.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class FromKafka:
     options: Mapping[str, str] = field(repr=False)
     on_bad_record: OnBadRecord
     max_record_bytes: int
+    notation: Notation = PLAIN
 
     def __str__(self) -> str:
         return f"Kafka topic {self.topic} at {self.servers}"
@@ -131,11 +133,13 @@ def from_kafka(
     options: Mapping[str, str] | None = None,
     on_bad_record: OnBadRecord = "quarantine",
     max_record_bytes: int = MOST_RECORD_BYTES,
+    **notation: Unpack[CsvOptions],
 ) -> FromKafka:
     """Read a Kafka topic: each message is a JSON object, a CSV record or a line of text.
 
     ``servers`` are the brokers, such as 'localhost:9092'. ``options`` go to Spark's connector as they are, such as
-    ``{"kafka.security.protocol": "SASL_SSL"}``.
+    ``{"kafka.security.protocol": "SASL_SSL"}``. ``notation`` says how CSV records are written: ``sep``, ``quote``,
+    ``escape``, ``nullValue``, as for :func:`files`.
     """
     if start not in ("earliest", "latest"):
         raise GraphError(f"from_kafka(start=...) is 'earliest' or 'latest', got {start!r}")
@@ -148,6 +152,7 @@ def from_kafka(
         options=dict(options or {}),
         on_bad_record=check_on_bad_record("from_kafka", on_bad_record),
         max_record_bytes=whole_number("from_kafka(max_record_bytes=...)", max_record_bytes),
+        notation=notation_of("from_kafka", format, dict(notation), files=False),
     )
 
 
@@ -157,7 +162,7 @@ def to_kafka(
     *,
     key: str | None = None,
     options: Mapping[str, str] | None = None,
-    retry_for: str | float = "60s",
+    retry_for: Duration = "60s",
 ) -> ToKafka:
     """Write each row to a Kafka topic as a JSON message, with column ``key`` as the message's key."""
     return ToKafka(

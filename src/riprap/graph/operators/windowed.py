@@ -70,11 +70,8 @@ class Aggregate(Operator):
         return f"{self.window} by {', '.join(self.by)}, {self.emit}: {kept}"
 
     def summary(self) -> str:
-        calls = ", ".join(
-            f"{c.function}({', '.join(a.sql for a in c.arguments) or '*'})" for c in self.aggregation.calls
-        )
         by = f" by {', '.join(self.by)}" if self.by else ""
-        return f"{calls}{by}, {self.window}, {self.emit}"
+        return f"{self.aggregation.sql}{by}, {self.window}, {self.emit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
 from riprap.model.wiring import Wired
@@ -20,7 +21,7 @@ class Names:
         self.nominal = wired.flows()
         plain = [re.sub(r"\W", "_", node.part.name) for node in wired.nodes]
         self.names = [
-            (name if name[:1].isalpha() else f"o{name}")
+            (name if name[:1].isalpha() and not keyword.iskeyword(name) else f"o{name}")
             + (f"_{'ab'[node.replica]}" if node.protection.group is not None else "")
             for name, node in zip(plain, wired.nodes, strict=True)
         ]
@@ -68,7 +69,10 @@ class Names:
             good = [
                 f"not {self.ill(node, copy)} and not {self.filling(node, copy)}" for copy in self.copies(node)
             ]
-            operators.setdefault(int(self.w.node_operator[node]), []).append(self.any_copy(node, good))
+            up, group = self.any_copy(node, good), int(self.w.node_group[node])
+            if group >= 0:
+                up = f"(active{group} == {int(self.w.node_replica[node])} and {up})"
+            operators.setdefault(int(self.w.node_operator[node]), []).append(up)
         return "1 if " + " and ".join(f"({' or '.join(each)})" for each in operators.values()) + " else 0"
 
     def deliver(self, port: int, kind: str, count: int) -> str:

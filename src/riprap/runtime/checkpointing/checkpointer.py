@@ -31,6 +31,7 @@ from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
 from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
+from riprap.state.checkpoints.restoring import newest_pace
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import Record
 from riprap.state.windows import restrict
@@ -154,11 +155,15 @@ class Checkpointer:
         )
         self._thread.start()
 
-    def stop(self) -> None:
-        """End; a checkpoint under way is finished first."""
+    def stop(self, *, save: bool = False) -> None:
+        """End; a checkpoint under way is finished first. With ``save``, everything is saved as it is now."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
+        if save:
+            for known in self._operators.values():
+                with self._turn:
+                    self._save(known)
         self._store.close()
 
     def note(self, record: Record, answers: Sequence[Answer]) -> None:
@@ -299,7 +304,7 @@ class Checkpointer:
         group = None if policy.group == "auto" else policy.group
         fresh: dict[tuple[str, Range], list[Fresh]] = {}
         if whole is not None:
-            fresh = self._all_of(known.name, whole)
+            fresh = self._all_of(known, whole)
         else:
             for each in reversed(taken):
                 page = Fresh(self._site.find_page(each.page), each.since, each.until, each.came)
@@ -320,11 +325,17 @@ class Checkpointer:
             values.setdefault(place[0], {}).update(made)
         return slots, values
 
-    def _all_of(self, operator: str, record: Record) -> dict[tuple[str, Range], list[Fresh]]:
-        """Return the whole state of an operator, as the tasks have it."""
+    def _all_of(self, known: _Operator, record: Record) -> dict[tuple[str, Range], list[Fresh]]:
+        """Return the whole state of an operator, as the tasks have it.
+
+        How fast it was filled is known from the version before: what will be lost next must push as much out.
+        """
         found: dict[tuple[str, Range], list[Fresh]] = {}
+        operator = self._plan.graph[known.name]
+        slides = {f"{known.name}/{slot}" for slot in operator.slides}
         spans = [self._plan.span(task) for task in range(self._plan.tasks)]
-        for slot in self._plan.saved_slots(operator):
+        for slot in self._plan.saved_slots(known.name):
+            pace = newest_pace(known.versions, slot, self._layouts[known.name]) if slot in slides else None
             for span in spans:
                 pages = [
                     Fresh(
@@ -335,6 +346,9 @@ class Checkpointer:
                     for m in record.state_of(*span)
                     for name in m.pages.get(slot, ())
                 ]
+                if pace is not None and pages:
+                    came = pace.came.within(*span, self._plan.buckets)
+                    pages[0] = replace(pages[0], came=came, over=pace.seconds)
                 found[slot, span] = pages
         return found
 

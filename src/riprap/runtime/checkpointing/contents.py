@@ -105,7 +105,8 @@ def read_state(
         versions,
         layout=manifest.layout,
         lost_until=None,
-        sealed=about.objects,
+        # Nothing is loaded here: seals are looked at as far as there is a key.
+        sealed=about.objects and versions.keyed,
         whole=about.whole,
         version=version,
         warn=warn,

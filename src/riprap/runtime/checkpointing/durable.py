@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from riprap.errors import RunError
+from riprap.errors import OwnershipError, RunError
 from riprap.graph.operators import Custom, Operator
+from riprap.ownership import read_file
 from riprap.runtime.crash import Step as CrashStep
 from riprap.runtime.crash import reach
+from riprap.runtime.folder import read_about
 from riprap.state.checkpoints.versions import Step, Versions
+from riprap.state.seals import KEY_FILE
 from riprap.state.stores import Store, open_store
 
-KEY_FILE = "RIPRAP_KEY_FILE"
 FOLDER = "checkpoints"
 _STEPS: dict[Step, CrashStep] = {
     "values": "checkpoint-values",
@@ -71,9 +72,8 @@ def settle_store(run_folder: Path, asked: str | Path | None) -> str | None:
     """Return where a run's checkpoints go: as asked, as it began, or None, which is its folder."""
     if asked is not None:
         return str(asked) if "://" in str(asked) else str(Path(asked).absolute())
-    about = run_folder / "run.json"
-    known: str | None = json.loads(about.read_text())["options"].get("store") if about.exists() else None
-    return known
+    about = read_about(run_folder)
+    return about["options"].get("store") if about is not None else None
 
 
 def holds_objects(operator: Operator) -> bool:
@@ -86,7 +86,12 @@ def _key() -> bytes | None:
     if not name:
         return None
     try:
-        key = Path(name).read_bytes().strip()
+        # Resolved: secrets that are mounted are links.
+        key = read_file(Path(name).resolve(), secret=True).strip()
+    except OwnershipError as error:
+        raise OwnershipError(
+            f"{KEY_FILE}={name}: {error}. Name a file of your own, with mode 0400"
+        ) from error
     except OSError as error:
         raise RunError(f"{KEY_FILE}={name}: cannot read the key: {error.strerror}") from error
     if len(key) < 16:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +15,11 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Aggregate, Custom, Gate, Operator
 from riprap.graph.operators.base import Needed
 from riprap.runtime.checkpointing.durable import Durable
-from riprap.runtime.folder import FORMAT, RunFolder
+from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
-from riprap.state.pages import LEASE, page_root
+from riprap.state.leases import GLANCE_SECONDS, lock
+from riprap.state.pages import LEASE
 
 
 def describe_operators(graph: Graph) -> dict[str, Any]:
@@ -89,9 +88,7 @@ class Inspection:
     def of(cls, path: Path) -> Inspection:
         """Read what there is to know of the run in a folder."""
         folder = RunFolder(path.resolve(), time.time)
-        run = json.loads((folder.path / "run.json").read_text())
-        if run.get("format") != FORMAT:
-            raise FormatError(f"{path}/run.json is not of format {FORMAT}")
+        run = folder.about()
         durable = Durable.of(folder.path, folder.identity, run["options"].get("store"))
         return cls(folder, run["application"], durable, _operators(folder.state_layout() or {}))
 
@@ -124,16 +121,16 @@ class Inspection:
         """Hold a run that is not going, so that nobody takes it up meanwhile; refuse one that is alive."""
         locks = sorted((self.folder.path / "processes").glob("*.lock"))
         with contextlib.ExitStack() as held:
-            for path in (page_root() / self.folder.identity / LEASE, *locks):
+            for path in (self.folder.path / LEASE, *locks):
                 try:
-                    fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    file = held.enter_context(open(path))
                 except FileNotFoundError:
                     continue
-                except BlockingIOError:
+                if not lock(file.fileno(), wait=GLANCE_SECONDS):
                     raise RunError(
                         f"the run in {self.folder.path} is alive: its state changes while it goes on. Interrupt it "
                         "first: with Ctrl-C twice where it runs (once ends it for good), or by ending its process"
-                    ) from None
+                    )
             yield
 
 

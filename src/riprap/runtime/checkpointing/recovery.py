@@ -1,7 +1,7 @@
 """What an element starts from when its run, or the element alone, is started again.
 
     pages of the last record are all there    nothing is lost: go on from them
-    some are gone (the host was lost)         protected operators come back from their newest usable checkpoint, all
+    some are gone, or cut short               protected operators come back from their newest usable checkpoint, all
                                               others start afresh; what the record says of state is replaced
     an operator is to be restored by wish     that one alone, from the version that was asked for
 
@@ -10,7 +10,6 @@ Input is not rolled back: what came in between a checkpoint and the crash is los
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,13 +21,13 @@ from riprap.compiler.plan import is_clock
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.durable import Durable, holds_objects
 from riprap.runtime.crash import reach
-from riprap.runtime.inflow import Piece, read_piece
+from riprap.runtime.inflow import Piece, is_end, read_piece
 from riprap.runtime.settings import load_setting
 from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.ledger import Manifest, Record, page_name
-from riprap.state.saving import save_json
+from riprap.state.saving import load_json, save_json
 from riprap.state.stores import Store
 
 WISHES = "restore.json"
@@ -59,7 +58,7 @@ class Recovery:
             return
         record = self.site.ledger.get(batches[-1])
         wishes = read_wishes(self.home)
-        gone = any(not self.site.page_size(name) for name in _state_pages(record))
+        gone = any(not self.site.has_page(name) for name in _state_pages(record))
         if record.batch < 0:
             # There is no state yet, so there is nothing to wish for.
             (self.home / WISHES).unlink(missing_ok=True)
@@ -114,6 +113,9 @@ class Recovery:
         def warn(text: str) -> None:
             self.tell("warning", what=f"checkpoint of '{operator}'", message=text)
 
+        def refuse(text: str) -> None:
+            self.tell("seal refused", operator=operator, message=f"checkpoint of '{operator}': {text}")
+
         lost_until = self.clock() if self.plan.restart == "live" else record.time
         restored = (
             None
@@ -128,6 +130,7 @@ class Recovery:
                 whole=found.replays or holds_objects(found),
                 version=wish if isinstance(wish, int) else None,
                 warn=warn,
+                refuse=refuse,
             )
         )
         if restored is None and not gone:
@@ -197,7 +200,11 @@ class Recovery:
         self._replace(ledger.get(since), pages, gone=True)
         for batch in range(since + 1, newest.batch + 1):
             record = ledger.get(batch)
-            pieces = [Piece(task, frontiers=dict(record.sources)) for task in range(self.plan.tasks)]
+            starts, ends = ({name: each[n] for name, each in record.sources.items()} for n in (0, 1))
+            pieces = [
+                Piece(task, {}, dict(record.sources), is_end(starts, ends), ends.get(self.plan.root))
+                for task in range(self.plan.tasks)
+            ]
             answers = [
                 run_task(
                     self.plan,
@@ -206,6 +213,7 @@ class Recovery:
                     task=piece.task,
                     attempt=f"{self.start}.again.{piece.task}",
                     rows=read_piece(self.plan, setting, piece),
+                    end=piece.end(batch),
                 )
                 for piece in pieces
             ]
@@ -222,14 +230,8 @@ def _state_pages(record: Record) -> set[str]:
 
 def read_wishes(home: Path) -> dict[str, Any]:
     """Return which operators are to be restored, by wish: a version, or ``"fresh"``."""
-    path = home / WISHES
-    try:
-        wishes = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        raise RunError(
-            f"{path} is not JSON: {error}. Remove it, or ask again with 'riprap state restore'"
-        ) from error
-    return dict(wishes)
+    remedy = "Remove it, or ask again with 'riprap state restore'"
+    return load_json(home / WISHES, None, {}, remedy=remedy) or {}
 
 
 def wish(home: Path, operator: str, what: int | str) -> None:

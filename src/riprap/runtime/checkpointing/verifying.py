@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from riprap.errors import CorruptValueError, FormatError
+from riprap.errors import CorruptValueError, FormatError, SealError
 from riprap.runtime.checkpointing.inspection import About
 from riprap.state.checkpoints.groups import Table
 from riprap.state.checkpoints.manifest import Saved
@@ -64,10 +64,13 @@ class Verifier:
             damage = Damage(why=str(error))
             return Verdict(operator=self.about.name, version=number, damages=(damage,), usable=False)
         damages = [
-            damage
-            for slot, listed in manifest.slots.items()
-            for saved in listed
-            for damage in self._check(slot, saved)
+            *self._refusals(number),
+            *(
+                damage
+                for slot, listed in manifest.slots.items()
+                for saved in listed
+                for damage in self._check(slot, saved)
+            ),
         ]
         usable, lost = self._outcome(number) if damages else (True, 0)
         return Verdict(
@@ -95,16 +98,28 @@ class Verifier:
 
     def _outcome(self, number: int) -> tuple[bool, int]:
         """Say whether a damaged version could be restored, and how many tuples would be missing."""
-        found = restore(
-            self.versions,
-            layout=self.versions.manifest(number).layout,
-            lost_until=None,
-            sealed=self.about.objects,
-            whole=self.about.whole,
-            version=number,
-            warn=lambda text: None,
-        )
+        try:
+            found = restore(
+                self.versions,
+                layout=self.versions.manifest(number).layout,
+                lost_until=None,
+                sealed=self.about.objects and self.versions.keyed,
+                whole=self.about.whole,
+                version=number,
+                warn=lambda text: None,
+            )
+        except SealError:
+            return False, 0
         return found is not None, found.damaged if found is not None else 0
+
+    def _refusals(self, number: int) -> list[Damage]:
+        """Say what is wrong with the seal of a version of objects; without a key nobody can tell."""
+        if self.about.objects and self.versions.keyed:
+            try:
+                self.versions.check_seal(number)
+            except SealError as error:
+                return [Damage(why=f"{error}: it would be refused")]
+        return []
 
     def _check(self, slot: str, saved: Saved) -> tuple[Damage, ...]:
         if saved.name not in self._known:

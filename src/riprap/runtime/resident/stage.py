@@ -24,7 +24,7 @@ from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
-from riprap.runtime.inflow import Inflow, Offset, Piece, open_inflow
+from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
 from riprap.runtime.resident.slots import hold
 from riprap.runtime.resident.task import Resident
@@ -119,7 +119,7 @@ class ResidentStage:
         if self._stays:
             self._start_job()
         self._runner.catch_up()
-        offset = self._runner.reached(inflow.initial())
+        offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
             began = time.monotonic()
             end = inflow.latest(offset)
@@ -139,7 +139,7 @@ class ResidentStage:
         def compute() -> list[Answer]:
             return self._compute(batch, inflow.pieces(start, end))
 
-        self._runner.run(batch, end, compute)
+        self._runner.run(batch, Planned.of(self._plan, batch, end), compute)
         inflow.commit(end)
 
     @property

@@ -70,6 +70,7 @@ class Resident:
             rows=rows,
             tables=tables_of(plan.graph, setting.tables, batch),
             read_seconds=seconds,
+            end=piece.end(batch),
         )
         return answer.to_json()
 

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
 from riprap.compiler import Plan
 from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element, Launch
@@ -15,6 +18,20 @@ from riprap.runtime.kafka import explained
 from riprap.runtime.site import Housing
 from riprap.runtime.supervision.messages import Link
 from riprap.state.ledger import Ledger
+
+
+class SparkGoneError(Exception):
+    """The JVM of this process does not answer, or has stopped Spark: nothing can be tried again here."""
+
+
+def check_spark(session: SparkSession) -> None:
+    """Raise an error unless there is a Spark to work with. A JVM that hangs gives no answer, and no error."""
+    try:
+        stopped = session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError) as error:
+        raise SparkGoneError from error
+    if stopped:
+        raise SparkGoneError
 
 
 @dataclass(slots=True)
@@ -53,18 +70,30 @@ class Crew:
         Opening a sink may replace earlier output, so first everything else must be in order.
         """
         wanted, began = set(names), self._clock()
+        elements = [plan for plan in self._plans if plan.name in wanted]
+        new = {plan.name for plan in elements} - set(resume)
         prepared: list[Element] = []
-        for plan in self._plans:
-            if plan.name in wanted:
-                with self._reporting(plan.name, final=plan.name not in resume):
-                    prepared.append(self._prepare(plan, resume=plan.name in resume))
+        for plan in elements:
+            with self._reporting(plan.name, final=plan.name in new):
+                element = self._prepare(plan, resume=plan.name not in new)
+                with _closing_sinks(element):
+                    element.take_sinks()
+                prepared.append(element)
+        if not new <= {element.plan.name for element in prepared}:
+            # The run comes to nothing: what new elements would have replaced stays.
+            for element in prepared:
+                if element.plan.name in new:
+                    element.close_sinks()
+            prepared = [element for element in prepared if element.plan.name not in new]
         opened: list[Element] = []
         for element in prepared:
-            with self._reporting(element.plan.name, final=element.plan.name not in resume):
+            name = element.plan.name
+            with self._reporting(name, final=name in new), _closing_sinks(element):
                 element.open_sinks()
                 opened.append(element)
         for element in opened:
-            with self._reporting(element.plan.name, final=element.plan.name not in resume):
+            name = element.plan.name
+            with self._reporting(name, final=name in new), _closing_sinks(element):
                 self._start(element, began)
 
     def retry(self, name: str) -> None:
@@ -75,10 +104,10 @@ class Crew:
             member.element.close_sinks()
         self.begin([name], resume=[name])
 
-    def stop(self) -> None:
-        """Let elements come to an orderly end; :meth:`watch` sees to it."""
+    def stop(self, *, resume: bool = False) -> None:
+        """Let elements come to an orderly end, or be taken up again later; :meth:`watch` sees to it."""
         if self._draining is None:
-            self._draining = Draining(self._launch.graph, self._launch.folder)
+            self._draining = Draining(self._launch.graph, self._launch.folder, resume=resume)
             for member in self._members.values():
                 member.element.leave_off()
 
@@ -128,7 +157,7 @@ class Crew:
         if self._draining is None:
             element.settle()
         elif self._draining.may_halt(element):
-            element.halt()
+            element.halt(save=self._draining.resume)
         over = not element.active
         failure = element.failure()
         if failure is not None:
@@ -147,7 +176,8 @@ class Crew:
             if self._members[name].failed:
                 return
         element.halt()
-        element.finish()
+        if self._draining is None or not self._draining.resume:
+            element.finish()
         element.flush()
         element.close_sinks()
         del self._members[name]
@@ -160,10 +190,11 @@ class Crew:
 
     @contextlib.contextmanager
     def _reporting(self, name: str, *, final: bool = False) -> Iterator[None]:
-        """Report what goes wrong with an element."""
+        """Report what goes wrong with an element; without Spark it is the process that has failed."""
         try:
             yield
         except Exception as failure:
+            check_spark(self._launch.session)
             member = self._members.get(name)
             if member is not None:
                 member.failed = True
@@ -176,3 +207,13 @@ class Crew:
                 batch=member.element.batch if member is not None else self._recorded(name),
                 final=final,
             )
+
+
+@contextlib.contextmanager
+def _closing_sinks(element: Element) -> Iterator[None]:
+    """Let go of an element's sinks if it does not start: when it is tried again, it takes hold of them again."""
+    try:
+        yield
+    except BaseException:
+        element.close_sinks()
+        raise

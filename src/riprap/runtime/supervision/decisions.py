@@ -11,7 +11,7 @@
     query failed, again within ``window``                            restart the process
     state pages gone (host lost)                                     retry the query, which restores what it can;
                                                                      from the ``restarts``-th on, as a process that died
-    process died, silent, or a query stuck                           restart the process
+    process died or lost its JVM, silent, or a query stuck           restart the process
     Spark did not start the first time                               elsewhere; without a standby give up
     the process restarted ``restarts`` times within ``window``       elsewhere; without a standby left give up
 
@@ -26,7 +26,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Described wrongly, not possible, or in need of a person: the next try would come to the same end.
-HOPELESS = frozenset({"GraphError", "NotYetError", "JavaNotFoundError", "FormatError", "PageSpaceError"})
+HOPELESS = frozenset(
+    {
+        "GraphError",
+        "NotYetError",
+        "JavaNotFoundError",
+        "FormatError",
+        "DamagedFileError",
+        "PageSpaceError",
+        "SealError",
+        "OwnershipError",
+    }
+)
+# The exit code of a driver process whose JVM is gone: it ends itself, for nothing can be tried again in it.
+SPARK_GONE = 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +278,8 @@ def describe(failure: Failure) -> str:
             return f"element '{element}': state pages are gone"
         case Stuck(element=element, batch=batch, seconds=seconds):
             return f"element '{element}' has completed no batch after {batch} for {seconds:.0f} s"
+        case ProcessDied(process=process, code=code) if code == SPARK_GONE:
+            return f"driver process '{process}' lost its JVM"
         case ProcessDied(process=process, code=code):
             how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
             return f"driver process '{process}' {how}"

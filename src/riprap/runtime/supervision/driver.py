@@ -5,7 +5,7 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
 import queue
 import signal
@@ -15,29 +15,29 @@ import time
 from pathlib import Path
 from typing import IO
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from riprap.compiler import compile_graph
 from riprap.errors import RiprapError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
+from riprap.ownership import read_file
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.jvm_output import output_to, tail
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
 from riprap.runtime.start import spark_of, stages_of
-from riprap.runtime.supervision.crew import Crew
+from riprap.runtime.supervision.crew import Crew, SparkGoneError, check_spark
+from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.messages import Link, Message
-from riprap.runtime.supervision.presence import FOLDER, announce, withdraw
+from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warming import warm_up
 
 BEAT_SECONDS = 0.2
 _POLL_SECONDS = 0.05
-_JVM_GONE = 70
 
 
 class Driver:
@@ -52,6 +52,7 @@ class Driver:
         self._brokers: BrokerWatch | None = None
         self._process = ""
         self._lock: IO[str] | None = None
+        self._halting = False
 
     def serve(self) -> None:
         """Make a session, then do what the supervisor says until it says to halt."""
@@ -60,9 +61,9 @@ class Driver:
         if graph is None or session is None:
             return
         if self._opening["warm"]:
-            warm_up(session, self._folder.path / FOLDER / f"warming-{os.getpid()}")
+            warm_up(session, self._folder.path)
         self._link.send("ready", cores=session.sparkContext.defaultParallelism, **spark_of(session))
-        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        threading.Thread(target=self._beat, args=(session,), name="beat", daemon=True).start()
         while True:
             message = self._next()
             match message:
@@ -70,8 +71,8 @@ class Driver:
                     self._start(graph, session, message)
                 case {"say": "retry", "element": element} if self._crew is not None:
                     self._crew.retry(element)
-                case {"say": "stop"} if self._crew is not None:
-                    self._crew.stop()
+                case {"say": "stop", "resume": resume} if self._crew is not None:
+                    self._crew.stop(resume=resume)
                 case {"say": "halt"}:
                     break
             if self._crew is not None:
@@ -80,7 +81,7 @@ class Driver:
 
     def _graph(self) -> Graph | None:
         try:
-            graph: Graph = cloudpickle.loads((self._folder.path / "graph.pickle").read_bytes())
+            graph: Graph = cloudpickle.loads(read_file(self._folder.path / "graph.pickle"))
         except Exception as error:
             why = f"the application cannot be loaded in a driver process: {type(error).__name__}: {error}"
             self._link.send("not started", error="GraphError", message=why)
@@ -88,17 +89,15 @@ class Driver:
         return graph
 
     def _session(self, graph: Graph) -> SparkSession | None:
-        log = Path(self._opening["log"])
         try:
             config = session_config(graph, self._opening["config"])
-            with output_to(log):
-                session = make_session(self._opening["master"], config, stages=stages_of(graph))
+            log = Path(self._opening["log"])
+            session = make_session(self._opening["master"], config, log, stages=stages_of(graph))
             check_connector(session, graph)
         except RiprapError as error:
             self._link.send("not started", error=type(error).__name__, message=str(error))
         except Exception as error:
-            text = f"Spark did not start: {error}\n{tail(log)}".rstrip()
-            self._link.send("not started", error="RunError", message=text)
+            self._link.send("not started", error="RunError", message=f"Spark did not start: {error}")
         else:
             return session
         return None
@@ -123,6 +122,7 @@ class Driver:
             clock=time.time,
             store=told["store"],
             stays=share.stays,
+            flush=told["flush"],
         )
         plans = [plan for plan in layout.plans if plan.name in told["elements"]]
         folders = (housing.state, housing.results)
@@ -131,27 +131,32 @@ class Driver:
         self._lock = announce(self._folder.path, self._process, pages)
         sources = [s for plan in plans for s in plan.graph.of_kind(Source)]
         whole = [graph[s.name] for s in sources]
-        self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
         crew = Crew(launch, plans, housing, self._link)
         self._crew = crew
         crew.begin(told["elements"], resume=told["resume"])
-        if told["stopping"]:
-            crew.stop()
+        # Elements have looked for their brokers before they started.
+        self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
+        if told["stopping"] is not None:
+            crew.stop(resume=told["stopping"] == "resume")
 
-    def _beat(self) -> None:
+    def _beat(self, session: SparkSession) -> None:
         """Give signs of life; what it asks goes through the JVM, so that one that hangs is silent."""
-        while True:
+        while not self._halting:
             try:
+                check_spark(session)
                 elements = self._crew.pulse() if self._crew is not None else {}
+            except SparkGoneError:
+                if not self._halting:
+                    os._exit(SPARK_GONE)
             except Exception:
-                # An element that is being started or ended has no answer. Without its JVM the process is of no use.
-                if _jvm_is_gone():
-                    os._exit(_JVM_GONE)
+                # An element that is being started or ended has no answer.
+                pass
             else:
                 self._link.send("beat", elements=elements)
             time.sleep(BEAT_SECONDS)
 
     def _halt(self, session: SparkSession) -> None:
+        self._halting = True
         if self._crew is not None:
             self._crew.halt()
         if self._brokers is not None:
@@ -161,13 +166,24 @@ class Driver:
         session.stop()
 
 
-def _jvm_is_gone() -> bool:
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:
-        return False
-    with contextlib.suppress(Exception):
-        process.wait(1.0)
-    return process.poll() is not None
+class _Stdout(io.TextIOWrapper):
+    """Where users' functions print. When nobody reads it any more, they go on all the same."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._fall_silent()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
 
 
 def _listen(link: Link, inbox: queue.Queue[Message]) -> None:
@@ -182,12 +198,16 @@ def main() -> None:
     incoming, outgoing = int(sys.argv[1]), int(sys.argv[2])
     for number in (incoming, outgoing):
         os.set_inheritable(number, False)
+    sys.stdout = _Stdout(sys.stdout.buffer, sys.stdout.encoding, line_buffering=sys.stdout.isatty())
     link = Link(incoming, outgoing)
     inbox: queue.Queue[Message] = queue.Queue()
     threading.Thread(target=_listen, args=(link, inbox), name="listen", daemon=True).start()
     opening = inbox.get()
     sys.path[:] = [*opening["paths"], *(p for p in sys.path if p not in opening["paths"])]
-    Driver(link, inbox, opening).serve()
+    try:
+        Driver(link, inbox, opening).serve()
+    except SparkGoneError:
+        os._exit(SPARK_GONE)
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads of Spark's gateway may linger; all that counts is on record.

@@ -4,7 +4,7 @@
     open    folder, master, config, paths, log, warm              ready       master, java, cores
     start   process, elements, resume, and how to run             not started error, message
     retry   element                                               started     element, restore, lost, batch
-    stop    finish what is under way                              failed      element, error, message, batch, final
+    stop    finish what is under way; or, resume, leave it        failed      element, error, message, batch, final
     halt    between two batches, at once                          caught up   element
                                                                   beat        elements: {name: [batch, busy]}
                                                                   ended       element

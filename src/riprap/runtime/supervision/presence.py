@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,8 @@ from typing import IO
 
 import psutil
 
-from riprap.errors import FormatError
 from riprap.runtime.supervision.process import lives
-from riprap.state.saving import save_json
+from riprap.state.saving import load_json, save_json
 
 FORMAT = "riprap-process/1"
 FOLDER = "processes"
@@ -55,7 +53,7 @@ def announce(run: Path, process: str, pages: Mapping[str, Sequence[str]]) -> IO[
         "started": psutil.Process().create_time(),
         "pages": {element: list(folders) for element, folders in pages.items()},
     }
-    save_json(folder / f"{process}.json", about)
+    save_json(folder / f"{process}.json", about, synced=False)
     return lock
 
 
@@ -68,8 +66,8 @@ def find_presences(run: Path) -> list[Presence]:
     """List the driver processes that said they are there, alive or not."""
     found = []
     for path in sorted((run / FOLDER).glob("*.json")):
-        data = json.loads(path.read_text())
-        if data.pop("format", None) != FORMAT:
-            raise FormatError(f"{path} is not of format {FORMAT}")
-        found.append(Presence(process=path.stem, **data))
+        entries = {"pid": int, "started": int | float, "pages": dict}
+        data = load_json(path, FORMAT, entries, remedy="Remove it, once no process of the run is alive")
+        if data is not None:
+            found.append(Presence(process=path.stem, **{name: data[name] for name in entries}))
     return found

@@ -1,60 +1,41 @@
-"""How far a supervised run has come: the lines its drivers add to ``metrics.jsonl``, summed up as they come."""
+"""How far a supervised run has come: the lines its drivers add to ``metrics.jsonl``, as they come."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress, rate_of
 
 _REMEMBERED = 10
 
 
 class MetricsTail:
-    """Follows the metrics of a run from where they end now. Whichever process wrote a line, it counts once."""
+    """Follows the metrics of a run from where they end now. A line has the totals of its element so far."""
 
-    def __init__(self, path: Path, sinks: Iterable[str]) -> None:
-        self._path = path
-        self._place = path.stat().st_size if path.exists() else 0
+    def __init__(self, folder: RunFolder, elements: Collection[str], sinks: Iterable[str]) -> None:
+        self._following = folder.follow_metrics()
+        self._newest = folder.last_metrics(elements)
         self._recent: dict[str, list[dict[str, Any]]] = {}
-        self._tuples_in = 0
-        self._tuples_out = dict.fromkeys(sinks, 0)
+        self._sinks = tuple(sinks)
 
     def progress(self, seconds: float) -> Progress:
         """Read what is new, and sum up the run so far, ``seconds`` after it began."""
-        for line in self._new_lines():
-            self._add(line)
+        for line in self._following.new():
+            element = line["element"]
+            self._newest[element] = line
+            self._recent[element] = [*self._recent.get(element, []), line][-_REMEMBERED:]
+        totals = [line["total"] for line in self._newest.values() if "total" in line]
         newest = [lines[-1] for lines in self._recent.values()]
-        if not newest:
-            return Progress(tuples_out=dict(self._tuples_out), seconds=seconds)
         return Progress(
-            batches=max(line["batch"] for line in newest) + 1,
-            tuples_in=self._tuples_in,
-            tuples_out=dict(self._tuples_out),
+            batches=max((line["batch"] + 1 for line in self._newest.values()), default=0),
+            tuples_in=sum(total["in"] for total in totals),
+            tuples_out={sink: sum(total["out"].get(sink, 0) for total in totals) for sink in self._sinks},
             seconds=seconds,
             tuples_per_second=sum(rate_of(lines) for lines in self._recent.values()),
-            latency=max(float(line["latency"]["oldest"]) for line in newest),
+            latency=max((float(line["latency"]["oldest"]) for line in newest), default=0.0),
             state_bytes=int(
                 sum(o.get("state_bytes", 0) for line in newest for o in line["operators"].values())
             ),
         )
-
-    def _new_lines(self) -> list[dict[str, Any]]:
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._place)
-            whole = file.read().rpartition(b"\n")[0]
-        if not whole:
-            return []
-        self._place += len(whole) + 1
-        return [json.loads(line) for line in whole.splitlines()]
-
-    def _add(self, line: dict[str, Any]) -> None:
-        element = line["element"]
-        self._recent[element] = [*self._recent.get(element, []), line][-_REMEMBERED:]
-        self._tuples_in += line["rows"]
-        for sink in self._tuples_out:
-            self._tuples_out[sink] += int(line["operators"].get(sink, {}).get("in", 0))

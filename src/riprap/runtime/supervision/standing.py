@@ -27,6 +27,7 @@ class Conditions:
     buckets: int | None
     parallelism: int | None
     store: str | None
+    at_end: Literal["flush"] | None
     notes: Mapping[str, Any]
     spare: bool
     stdout: int | None

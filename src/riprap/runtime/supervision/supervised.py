@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pyspark import cloudpickle
 
 from riprap.errors import GraphError, RiprapError, RunError
+from riprap.graph.durations import Duration
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
 from riprap.runtime.changes import accept_changes
@@ -20,16 +20,21 @@ from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
-from riprap.runtime.site import Housing, take_hold
-from riprap.runtime.start import check_options, open_folder
+from riprap.runtime.session import check_master
+from riprap.runtime.site import Housing, left_behind, take_hold
+from riprap.runtime.start import calling_off, check_files, check_options, open_folder, settle_end
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
+from riprap.runtime.supervision.requests import forget_stop
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
+from riprap.runtime.supervision.warming import forget_warming
+from riprap.state.leases import Lease, sweep
 from riprap.state.ledger import Ledger
-from riprap.state.pages import Lease, page_root, sweep
+from riprap.state.pages import page_root
+from riprap.state.saving import save_private
 
 _POLL_SECONDS = 0.05
 _PATIENCE = Patience()
@@ -40,7 +45,7 @@ def supervise(
     *,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
-    trigger: str | None = None,
+    trigger: Duration | None = None,
     batch_rows: int = 500_000,
     buckets: int | None = None,
     parallelism: int | None = None,
@@ -51,6 +56,7 @@ def supervise(
     store: str | None = None,
     ignore_state: Collection[str] = (),
     fresh: bool = False,
+    at_end: Literal[flush] | None = None,
     notes: Mapping[str, str | int | float] | None = None,
     patience: Patience = _PATIENCE,
     spare: bool | None = None,
@@ -64,33 +70,47 @@ def supervise(
     without a word it does so for runs with a trigger. ``stdout`` is a descriptor that processes print to, instead of
     this one's. The graph travels to them by pickle: what its functions change of this process's memory stays there.
     """
+    at_end = settle_end(folder, at_end)
     interval = check_options(
-        graph, trigger=trigger, batch_rows=batch_rows, buckets=buckets, parallelism=parallelism
-    )
-    pickled = _pickled(graph)
-    run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
-    store = settle_store(run_folder.path, store)
-    conditions = Conditions(
-        master=master,
-        config=dict(config or {}),
-        interval=interval,
+        graph,
+        trigger=trigger,
         batch_rows=batch_rows,
         buckets=buckets,
         parallelism=parallelism,
-        store=store,
-        notes=dict(notes or {}),
-        spare=interval is not None if spare is None else spare,
-        stdout=stdout,
+        at_end=at_end,
     )
-    one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
-    # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
-    # dead as others.
-    housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
-    try:
+    if folder is None:
+        check_files(graph, interval)
+    for each in (master, *patience.standby):
+        check_master(each)
+    pickled = _pickled(graph)
+    run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
+    with calling_off(run_folder, resume=resume, clock=clock) as held:
+        conditions = Conditions(
+            master=master,
+            config=dict(config or {}),
+            interval=interval,
+            batch_rows=batch_rows,
+            buckets=buckets,
+            parallelism=parallelism,
+            store=settle_store(run_folder.path, store),
+            at_end=at_end,
+            notes=dict(notes or {}),
+            spare=interval is not None if spare is None else spare,
+            stdout=stdout,
+        )
+        one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
+        # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
+        # dead as others.
+        housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
+        held.callback(lease.release)
+        forget_warming(run_folder.path)
         sweep(page_root(), clock=clock)
         changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
         (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
-        _write_private(run_folder.path / "graph.pickle", pickled)
+        forget_stop(run_folder.path)
+        # What users close over, passwords included, is in it.
+        save_private(run_folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(
             graph,
             conditions,
@@ -103,9 +123,6 @@ def supervise(
             clock=clock,
         )
         return Supervised(graph, supervisor, run_folder, lease, housing, resume=resume, clock=clock)
-    except BaseException:
-        lease.release()
-        raise
 
 
 class Supervised:
@@ -130,10 +147,12 @@ class Supervised:
         self._resume = resume
         self._clock = clock
         self._began = clock()
-        self._tail = MetricsTail(folder.path / "metrics.jsonl", (s.name for s in graph.of_kind(Sink)))
-        self._before = sum(1 for _ in folder.read_events())
+        self._tail = MetricsTail(folder, supervisor.elements, (s.name for s in graph.of_kind(Sink)))
+        self._events = folder.follow_events()
+        self._recovered: list[Recovered] = []
         self._told = False
         self._closed = False
+        self._vain = False
         supervisor.thread.start()
 
     @property
@@ -153,7 +172,8 @@ class Supervised:
 
     def recoveries(self) -> list[Recovered]:
         """Return what has failed and is back, oldest first."""
-        return read_recovered(self._folder.read_events(self._before))
+        self._recovered += read_recovered(self._events.new())
+        return list(self._recovered)
 
     def await_ready(self) -> None:
         """Wait until every driver process has its Spark session."""
@@ -180,12 +200,15 @@ class Supervised:
         self._raise()
         return True
 
-    def stop(self) -> None:
+    def stop(self, *, resume: bool = False) -> None:
         """End the run: finish what is under way, publish everything, let go of the state.
+
+        With ``resume`` the run can be taken up again with its folder, and goes on as if it had never been stopped:
+        state stays in the host's memory, and protected operators are saved as they are.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
         """
-        self._supervisor.stop()
+        self._supervisor.stop(resume=resume)
         while self._supervisor.thread.is_alive():
             self._supervisor.thread.join(_POLL_SECONDS)
         self._close()
@@ -217,21 +240,26 @@ class Supervised:
         error = self._supervisor.error
         if error is not None:
             self._told = True
-            raise (
-                error if isinstance(error, RiprapError) else RunError(f"the supervisor failed: {error!r}")
-            ) from error
+            if not isinstance(error, RiprapError):
+                raise RunError(f"the supervisor failed: {error!r}") from error
+            other = left_behind(self.folder.parent) if self._vain else ""
+            raise (type(error)(f"{error}{other}") if other else error) from error
 
     def _close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        ended = self._supervisor.ended
-        vain = not self._supervisor.was_up and not self._resume and not self._on_record()
-        if vain:
+        how = self._supervisor.close
+        self._vain = not self._supervisor.was_up and not self._resume and not self._on_record()
+        if self._vain:
             # Nothing was computed, so there is nothing to take up.
             self._folder.end()
-        close_books(self._folder, self._lease, self._housing, self.progress(), ended=ended)
-        if vain:
+        elif not self._supervisor.was_up and not self._resume:
+            self._folder.be_latest()
+        forget_warming(self.folder)
+        sweep(page_root(), clock=self._clock)
+        close_books(self._folder, self._lease, self._housing, self.progress(), how)
+        if self._vain:
             sweep(page_root(), clock=self._clock)
             self._housing.remove()
         (self.folder / "graph.pickle").unlink(missing_ok=True)
@@ -261,11 +289,3 @@ def _can_travel(operator: Any) -> bool:
     except Exception:
         return False
     return True
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    # What users close over, passwords included, is in it.
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)

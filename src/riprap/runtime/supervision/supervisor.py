@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from riprap.compiler import compile_graph
+from riprap.errors import FormatError
 from riprap.graph.graph import Graph
 from riprap.runtime.changes import Changes
 from riprap.runtime.failures import named_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.jvm_output import LOG
+from riprap.runtime.run import Close
 from riprap.runtime.site import Housing
 from riprap.runtime.start import keep_state_layout, options_of, settle_buckets
 from riprap.runtime.supervision.decisions import (
@@ -39,6 +41,7 @@ from riprap.runtime.supervision.decisions import (
 from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
 from riprap.runtime.supervision.messages import Message
 from riprap.runtime.supervision.process import DriverProcess
+from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
 from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, Recovery
 
 _TICK_SECONDS = 0.05
@@ -76,12 +79,12 @@ class Supervisor:
         self._buckets = 0
         self._spare: DriverProcess | None = None
         self._spares_lost = 0
-        self._wants_stop = False
+        self._wants_stop: Stop | None = None
         self._wants_halt = False
         self.ready = threading.Event()
         self.up = threading.Event()
         self.was_up = False
-        self.ended = False
+        self.close: Close = "interrupted"
         self.error: BaseException | None = None
         self._processes: dict[str, ProcessState] = {}
         layout = compile_graph(graph, buckets=1, tasks=1)
@@ -90,9 +93,14 @@ class Supervisor:
             process = self._processes.setdefault(name, ProcessState(conditions.master))
             process.elements[plan.name] = ElementState(name)
 
-    def stop(self) -> None:
-        """Let all elements come to an orderly end."""
-        self._wants_stop = True
+    @property
+    def elements(self) -> list[str]:
+        """The processing elements by name."""
+        return [name for process in self._processes.values() for name in process.elements]
+
+    def stop(self, *, resume: bool = False) -> None:
+        """Let all elements come to an orderly end, or be taken up again later."""
+        self._wants_stop = self._wants_stop or ("resume" if resume else "end")
 
     def halt(self) -> None:
         """End all elements between two batches; the run can be taken up again."""
@@ -107,7 +115,10 @@ class Supervisor:
                 self._listen()
                 self._look()
                 self._act()
-            self.ended = self.error is None and not self._wants_halt
+            whole = self.error is None and not self._wants_halt
+            self.close = (
+                "interrupted" if not whole else "stopped" if self._wants_stop == "resume" else "ended"
+            )
         except BaseException as error:
             self.error = self.error or error
         finally:
@@ -303,9 +314,12 @@ class Supervisor:
                     process.driver.link.send("retry", element=name)
             if process.told and not process.open and process.driver is not None:
                 process.driver.halt()
-        if self._wants_stop:
+        self._hear_others()
+        if self._wants_stop is not None:
             self._pass_on_stop()
         if not self.up.is_set() and all(e.ran for p in self._processes.values() for e in p.elements.values()):
+            if not self._resume:
+                self._folder.be_latest()
             self.was_up = True
             self.up.set()
         self._keep_spare()
@@ -330,7 +344,7 @@ class Supervisor:
         for name, process in self._processes.items():
             if process in ready and not process.told and process.driver is not None and process.driver.ready:
                 process.told = process.was_ready = True
-                process.told_to_stop = self._wants_stop
+                process.told_to_stop = self._wants_stop is not None
                 for element in process.open.values():
                     element.start()
                 process.driver.link.send(
@@ -346,7 +360,12 @@ class Supervisor:
         layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks)
         keep_state_layout(self._folder, layout)
         options = options_of(
-            layout, self._housing, batch_rows=told.batch_rows, interval=told.interval, store=told.store
+            layout,
+            self._housing,
+            batch_rows=told.batch_rows,
+            interval=told.interval,
+            store=told.store,
+            at_end=told.at_end,
         )
         self._folder.describe(
             self._graph.name,
@@ -369,18 +388,31 @@ class Supervisor:
             "tasks": told.parallelism or cores,
             "store": told.store,
             "interval": told.interval,
+            "flush": told.at_end == "flush",
             "batch_rows": told.batch_rows,
             "stopping": self._wants_stop,
         }
+
+    def _hear_others(self) -> None:
+        """Stop if another process has asked for it."""
+        try:
+            asked = asked_to_stop(self._folder.path)
+        except FormatError as error:
+            # Nobody's garbage ends a run.
+            forget_stop(self._folder.path)
+            self._folder.event("warning", message=str(error))
+            return
+        if asked is not None:
+            self.stop(resume=asked == "resume")
 
     def _pass_on_stop(self) -> None:
         for process in self._processes.values():
             if process.told and not process.told_to_stop and process.driver is not None:
                 process.told_to_stop = True
-                process.driver.link.send("stop")
+                process.driver.link.send("stop", resume=self._wants_stop == "resume")
 
     def _keep_spare(self) -> None:
-        wanted = self._conditions.spare and self._spares_lost < _MOST_SPARES_LOST and not self._wants_stop
+        wanted = self._conditions.spare and self._spares_lost < _MOST_SPARES_LOST and self._wants_stop is None
         elements = [e for p in self._processes.values() for e in p.elements.values()]
         calm = all(e.phase in ("running", "ended") and e.recovery is None for e in elements)
         if wanted and calm and self._spare is None and self.up.is_set():

@@ -164,6 +164,16 @@ class Table:
         return cls(header, tuple(blocks), index, counts, len(sound) == len(copies))
 
 
+def is_intact(data: pa.Buffer, name: str, groups: int) -> bool:
+    """Say whether nothing at all of a value is damaged, not even what it could be read without."""
+    table = Table.read(data, name, groups)
+    if table is None or not table.twice:
+        return False
+    return all(
+        block.of(data) is not None for block in (table.header, *table.groups, table.index, table.counts)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """Groups as one run of bytes, named after its content."""

@@ -33,16 +33,18 @@ _SMALL = 1 << 18
 @dataclass(frozen=True, slots=True)
 class Fresh:
     """A page that came in since the last checkpoint, between two times, and how many tuples that was if the page does
-    not say. With no time in between it is state of which nobody knows when it came in."""
+    not say. With no time in between it is state of which nobody knows when it came in; ``came`` may then be of before,
+    ``over`` so many seconds."""
 
     page: pa.RecordBatch
     since: float
     until: float
     came: Came | None = None
+    over: float | None = None
 
     @property
-    def timed(self) -> bool:
-        return self.until > self.since
+    def counted(self) -> bool:
+        return self.until > self.since or self.over is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,10 @@ class SlotState:
         if living:
             pages = _together([f.page for f in living])
             # What no longer counts came in too.
-            counts = [f.came or Came.of(index) for f, index in zip(fresh, indexes, strict=True) if f.timed]
+            counts = [f.came or Came.of(index) for f, index in zip(fresh, indexes, strict=True) if f.counted]
             times = min(f.since for f in fresh), max(f.until for f in fresh)
-            new, data = self._make(pages, Came.over(counts), *times)
+            over = max((f.over for f in fresh if f.over is not None), default=None)
+            new, data = self._make(pages, Came.over(counts), *times, over)
             made[new.saved.name] = pages
             written[new.saved.name] = data
             kept = [new, *kept]
@@ -95,7 +98,12 @@ class SlotState:
         return replace(self, kept=cleaned), values
 
     def _make(
-        self, pages: Sequence[pa.RecordBatch], came: Came, since: float, until: float
+        self,
+        pages: Sequence[pa.RecordBatch],
+        came: Came,
+        since: float,
+        until: float,
+        over: float | None = None,
     ) -> tuple[Kept, pa.Buffer]:
         value = encode([cut(page, self.group) for page in pages], came)
         saved = Saved(
@@ -107,6 +115,7 @@ class SlotState:
             since=since,
             until=until,
             seal=self.seal(value.data),
+            over=over,
         )
         return Kept(saved, Index.over([Index.of(page) for page in pages]), came), value.data
 
@@ -124,7 +133,7 @@ class SlotState:
         if not left.num_rows:
             return [*kept[:first], *kept[end:]], {}
         until = max(k.saved.until for k in kept[first:end])
-        since = min((k.saved.since for k in kept[first:end] if k.saved.timed), default=until)
+        since = min(k.saved.begin for k in kept[first:end])
         made, data = self._make([left], Came.over([k.came for k in kept[first:end]]), since, until)
         return [*kept[:first], made, *kept[end:]], {made.saved.name: data}
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.state.hashing import Hashes
+from riprap.state.hashing import Hashes, first_hash
 from riprap.state.windows import Ints, align, counters_of, hashes_of, held_of, window_of
 
 Bools = npt.NDArray[np.bool_]
@@ -65,6 +65,13 @@ class Came:
         total = np.zeros(len(found), np.int64)
         np.add.at(total, place, counts)
         return cls(found, total)
+
+    def within(self, first_bucket: int, end_bucket: int, buckets: int) -> Came:
+        """Return what is in some buckets."""
+        low = np.searchsorted(self.hashes, first_hash(first_bucket, buckets))
+        end = len(self.hashes)
+        high = np.searchsorted(self.hashes, first_hash(end_bucket, buckets)) if end_bucket < buckets else end
+        return Came(self.hashes[low:high], self.counts[low:high])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Under the key ``manifest-0000000012`` in the operator's entry of the store, a line of JSON and then JSON under zlib:
 
-    {"format": "riprap-checkpoint/1", "digest": "..."}                      of what follows, as it is stored
+    {"format": "riprap-checkpoint/2", "digest": "...", "seal": "..."}       of what follows, as it is stored
 
     {"operator": "sums", "layout": "sliding(5 tuples) by ticker, ...",      what the state is of
      "version": 12, "time": 1731690000.0, "batch": 41, "buckets": 8,        when it was so
@@ -10,23 +10,31 @@ Under the key ``manifest-0000000012`` in the operator's entry of the store, a li
      "slots": {"0": [{"name": "9f...", "size": 46080,                      a value, named after its content
                       "groups": 1, "tuples": 512,                           how many it has
                       "buckets": [0, 4], "since": ..., "until": ...,        its tuples came in between these times
+                      "over": 17.5,                                         or, with none in between, see below
                       "seal": "..."}]}}                                     HMAC of the value, where a key is configured
 
-The values of a slot are newest first, for each range of buckets.
+The values of a slot are newest first, for each range of buckets. One that is the whole state of some moment, because
+its run was taken up again, has no time between ``since`` and ``until``: nobody knows when its tuples came in. It has
+the counts, by key, of the version before it instead, and ``over`` how many seconds those were.
+
+Where a key is configured, the manifest has a seal too, made for its entry and its version: a value that was sealed once
+cannot be named by another's manifest, nor a manifest be put under another number. Format 1 is the same without ``over``
+and without that seal, and can be read.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.state.checkpoints.groups import digest
 
-FORMAT = "riprap-checkpoint/1"
+FORMAT = "riprap-checkpoint/2"
+_KNOWN = (FORMAT, "riprap-checkpoint/1")
 _PREFIX = "manifest-"
 # A part of it is digests, which do not get smaller: the quickest will do.
 _LEVEL = 1
@@ -34,7 +42,10 @@ _LEVEL = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A value in the store, and what it has: tuples of a range of buckets that came in between two times."""
+    """A value in the store, and what it has: tuples of a range of buckets that came in between two times.
+
+    ``over`` is of the whole state of some moment: how many seconds the counts are of that it has from before.
+    """
 
     name: str
     size: int
@@ -44,11 +55,17 @@ class Saved:
     since: float
     until: float
     seal: str | None = None
+    over: float | None = None
 
     @property
-    def timed(self) -> bool:
-        """Whether anybody knows over how long its tuples came in: not so if it is the whole state of some moment."""
-        return self.until > self.since
+    def seconds(self) -> float:
+        """Over how long the tuples it has counts of came in, 0 if nobody knows."""
+        return self.until - self.since or self.over or 0.0
+
+    @property
+    def begin(self) -> float:
+        """When its counts began."""
+        return self.until - self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +80,7 @@ class CheckpointManifest:
     buckets: int
     rate: float
     slots: Mapping[str, tuple[Saved, ...]] = field(default_factory=dict)
+    seal: str | None = None
 
     @property
     def key(self) -> str:
@@ -81,7 +99,8 @@ class CheckpointManifest:
     def tuples(self) -> int:
         return sum(saved.tuples for saved in self.values.values())
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, seal: Callable[[bytes], str | None] = lambda body: None) -> bytes:
+        """Write it down, sealed by what ``seal`` returns for its body."""
         told = {
             "operator": self.operator,
             "layout": self.layout,
@@ -93,7 +112,8 @@ class CheckpointManifest:
             "slots": {slot: [_told(saved) for saved in listed] for slot, listed in self.slots.items()},
         }
         body = zlib.compress(json.dumps(told, separators=(",", ":")).encode(), _LEVEL)
-        return json.dumps({"format": FORMAT, "digest": digest(body)}).encode() + b"\n" + body
+        head = {"format": FORMAT, "digest": digest(body), "seal": seal(body)}
+        return json.dumps({k: v for k, v in head.items() if v is not None}).encode() + b"\n" + body
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CheckpointManifest:
@@ -101,13 +121,13 @@ class CheckpointManifest:
         head, _, body = data.partition(b"\n")
         try:
             known = json.loads(head)
-            if known["format"] != FORMAT:
+            if known["format"] not in _KNOWN:
                 raise FormatError(f"a checkpoint's manifest is of format {known['format']!r}, not {FORMAT!r}")
             if known["digest"] != digest(body):
                 raise CorruptValueError("a checkpoint's manifest does not have its digest: it is damaged")
             found = json.loads(zlib.decompress(body))
             slots = {name: tuple(map(_heard, listed)) for name, listed in found["slots"].items()}
-            return cls(**{**found, "slots": slots})
+            return cls(**{**found, "slots": slots, "seal": known.get("seal")})
         except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise CorruptValueError(f"a checkpoint's manifest is damaged: {error!r}") from error
 

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.errors import CorruptValueError, FormatError
+from riprap.errors import CorruptValueError, FormatError, SealError
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.index import Came, Index, Reckoning
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.hashing import Hashes
+from riprap.state.seals import KEY_FILE
 from riprap.state.windows import Ints, align, remake_page, restrict, window_of
 
 # Values are read and verified by so many threads.
@@ -49,13 +50,19 @@ def restore(
     whole: bool = False,
     version: int | None = None,
     warn: Warn,
+    refuse: Warn | None = None,
 ) -> Restored | None:
     """Bring back the newest version that can be used, or a certain one; None if there is none.
 
     Input from the version's time up to ``lost_until`` was lost (None: none was): from the slots in ``slides``, which
     hold the newest tuples of each key, as many of the oldest go as would have been pushed out. ``whole`` is for state
-    of which a part is worse than nothing: a version with any damage is passed over.
+    of which a part is worse than nothing: a version with any damage is passed over. So is one that is not ``sealed`` as
+    it should be, of which ``refuse`` (or ``warn``) hears; but if it was for that that none is left, or if there is no
+    key to check a seal with, it is an error: a key that is not the right one must not cost the state.
     """
+    refusals: list[SealError] = []
+    for damage in versions.store.damage(versions.entry):
+        warn(f"versions, or values, may be missing: {damage}")
     for number in versions.numbers() if version is None else [version]:
         try:
             manifest = versions.manifest(number)
@@ -65,9 +72,24 @@ def restore(
         if manifest.layout != layout:
             warn(f"version {number} is of another state: {manifest.layout!r}, and here it is {layout!r}")
             continue
-        found = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
+        try:
+            if sealed:
+                versions.check_seal(number)
+            found = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
+        except SealError as error:
+            if not versions.keyed:
+                raise
+            refusals.append(error)
+            (refuse or warn)(f"{error}: it is passed over, and the one before it tried")
+            continue
         if found is not None:
             return found
+    if refusals:
+        raise SealError(
+            f"no version in {versions.entry} that can be used is sealed as it should be: {refusals[0]}. Name the key "
+            f"they were saved with in {KEY_FILE}, none if they were saved without one, or let the state go with "
+            "--ignore-state"
+        )
     return None
 
 
@@ -197,23 +219,53 @@ def _drop_stale(
 ) -> tuple[pa.RecordBatch | None, int]:
     """Say which tuples lost input would have pushed out, at each key's own rate; and how many that is.
 
-    A key's rate is that of the newest value if the key is in it, else that over all values; but for one with the whole
-    state of some moment: nobody knows over how long that had come in.
+    A key's rate is that of the newest value if the key is in it, else that over all values.
     """
-    timed = [(v, counts) for v, counts in zip(values, came, strict=True) if v.timed]
-    if not timed:
+    pace = _pace(values, came)
+    if pace is None:
         return None, 0
-    span = max(v.until for v, _ in timed) - min(v.since for v, _ in timed)
-    whole = Came.over([counts for _, counts in timed])
-    rates: Floats = whole.counts / span
-    if values[0].timed:
+    whole = pace.came
+    rates: Floats = whole.counts / pace.seconds
+    if values[0].seconds:
         recent = came[0].counts > 0
         at = np.searchsorted(whole.hashes, came[0].hashes[recent])
-        rates[at] = came[0].counts[recent] / (values[0].until - values[0].since)
+        rates[at] = came[0].counts[recent] / values[0].seconds
     gone: Ints = np.round(rates * max(seconds, 0.0)).astype(np.int64)
     before = live_tuples(pages)
     cap = cap_page(pages, lambda wanted, held: np.maximum(held - _look_up(whole.hashes, gone, wanted), 0))
     return cap, 0 if cap is None else before - live_tuples([cap, *pages])
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many tuples of each key came in, over so many seconds."""
+
+    came: Came
+    seconds: float
+
+
+def newest_pace(versions: Versions, slot: str, layout: str) -> Pace | None:
+    """Say how fast a slot was filled before now, as far as a version of the same state knows."""
+    for number in versions.numbers():
+        try:
+            manifest = versions.manifest(number)
+        except (CorruptValueError, FormatError):
+            continue
+        values = [saved for saved in manifest.slots.get(slot, ()) if saved.seconds]
+        read = [versions.read(saved) for saved in values]
+        came = [d.came or Came.of(Index.over(d.indexes)) for d in read if d.indexes is not None]
+        if manifest.layout == layout and values and len(came) == len(values):
+            return _pace(values, came)
+    return None
+
+
+def _pace(values: Sequence[Saved], came: Sequence[Came]) -> Pace | None:
+    """Add up what values have counts of: not all have, if protection began with a state that was there already."""
+    counted = [(v, counts) for v, counts in zip(values, came, strict=True) if v.seconds]
+    if not counted:
+        return None
+    span = max(v.until for v, _ in counted) - min(v.begin for v, _ in counted)
+    return Pace(Came.over([counts for _, counts in counted]), span)
 
 
 def live_tuples(pages: Sequence[pa.RecordBatch]) -> int:

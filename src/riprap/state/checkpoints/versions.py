@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import pyarrow as pa
 
-from riprap.errors import CorruptValueError, FormatError
-from riprap.state.checkpoints.groups import Decoded, decode
+from riprap.errors import CorruptValueError, FormatError, SealError
+from riprap.state.checkpoints.groups import Decoded, decode, is_intact
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved, manifest_key, version_of
+from riprap.state.seals import KEY_FILE, seal
 from riprap.state.stores import Store
 
 Step = Literal["values", "between", "manifest", "versioned", "collecting"]
@@ -25,8 +27,9 @@ def _pass(step: Step) -> None: ...
 class Versions:
     """The checkpoints of an operator, in its entry of a store.
 
-    With a ``key`` configured, values with objects of the user's are sealed with an HMAC and not read without one: they
-    are pickled, and to load a pickle is to run it. ``at`` is told of every step, for tests that crash there.
+    With a ``key`` configured, values with objects of the user's are sealed with an HMAC, and manifests too; objects are
+    not read without both: they are pickled, and to load a pickle is to run it. ``at`` is told of every step, for tests
+    that crash there.
     """
 
     def __init__(
@@ -42,6 +45,12 @@ class Versions:
         self._key = key
         self._at = at
         self._manifests: dict[int, CheckpointManifest] = {}
+        self._seals: dict[int, str | None] = {}
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a key is configured."""
+        return self._key is not None
 
     def numbers(self) -> list[int]:
         """Return the versions there are, newest first."""
@@ -52,13 +61,39 @@ class Versions:
         """Return a version's manifest; one that is damaged or missing is an error."""
         if version not in self._manifests:
             try:
-                data = self.store.get(self.entry, manifest_key(version))
+                data = self.store.get(self.entry, manifest_key(version)).to_pybytes()
             except KeyError:
                 raise CorruptValueError(
                     f"there is no manifest of version {version} in {self.entry}"
                 ) from None
-            self._manifests[version] = CheckpointManifest.from_bytes(data.to_pybytes())
+            found = CheckpointManifest.from_bytes(data)
+            if found.version != version:
+                raise CorruptValueError(
+                    f"the manifest of version {version} says that it is of version {found.version}"
+                )
+            self._seals[version] = self._seal_manifest(version, data.partition(b"\n")[2])
+            self._manifests[version] = found
         return self._manifests[version]
+
+    def check_seal(self, version: int) -> None:
+        """Refuse a version with objects whose manifest is not sealed as it should be."""
+        manifest, expected = self.manifest(version), self._seals[version]
+        sealed = manifest.seal is not None or any(saved.seal for saved in manifest.values.values())
+        if expected is None:
+            if sealed:
+                raise SealError(
+                    f"version {version} of {self.entry} is sealed, and no key is given to check it with. Name the file "
+                    f"of the key it was saved with in {KEY_FILE}"
+                )
+        elif manifest.seal is None:
+            raise SealError(f"version {version} has no seal, though {KEY_FILE} names a key")
+        elif not hmac.compare_digest(manifest.seal, expected):
+            raise SealError(f"version {version} does not have the seal of the key in {KEY_FILE}")
+
+    def _seal_manifest(self, version: int, body: bytes) -> str | None:
+        if self._key is None:
+            return None
+        return seal(self._key, "manifest", self.entry.encode(), manifest_key(version).encode(), body).hex()
 
     def seal(self, data: pa.Buffer) -> str | None:
         """Return the seal of a value, None where no key is configured."""
@@ -81,10 +116,12 @@ class Versions:
 
     def commit(self, manifest: CheckpointManifest) -> int:
         """Store a manifest, and with it a version; return its bytes."""
-        data = manifest.to_bytes()
+        data = manifest.to_bytes(lambda body: self._seal_manifest(manifest.version, body))
         self._at("manifest")
         self.store.put(self.entry, {manifest.key: data})
-        self._manifests[manifest.version] = manifest
+        made = self._seal_manifest(manifest.version, data.partition(b"\n")[2])
+        self._seals[manifest.version] = made
+        self._manifests[manifest.version] = replace(manifest, seal=made)
         self._at("versioned")
         return len(data)
 
@@ -113,14 +150,18 @@ class Versions:
         self._manifests.pop(version, None)
 
     def read(self, saved: Saved, *, sealed: bool = False) -> Decoded:
-        """Read a value, block by block; what is damaged, missing or not sealed as it should be is left out."""
+        """Read a value, block by block; what is damaged or missing is left out, and of a ``sealed`` one all.
+
+        One that is intact and not sealed as it should be is an error: that is no damage.
+        """
         nothing = Decoded((None,) * saved.groups, None, None)
         try:
             data = self.store.get(self.entry, saved.name)
         except (KeyError, CorruptValueError):
             return nothing
-        if sealed and self._key is not None:
-            seal = self.seal(data)
-            if saved.seal is None or seal is None or not hmac.compare_digest(seal, saved.seal):
-                return nothing
+        expected = self.seal(data) if sealed else None
+        if expected is not None and not hmac.compare_digest(saved.seal or "", expected):
+            if is_intact(data, saved.name, saved.groups):
+                raise SealError(f"value {saved.name} does not have the seal of the key in {KEY_FILE}")
+            return nothing
         return decode(data, saved.name, saved.groups)

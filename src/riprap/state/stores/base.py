@@ -33,6 +33,9 @@ class Store(Protocol):
     def keys(self, entry: str) -> list[str]:
         """List the keys of an entry in order, none where it does not exist."""
 
+    def damage(self, entry: str) -> list[str]:
+        """Say what of an entry is damaged so that nobody can tell which keys it had."""
+
     def delete(self, entry: str, keys: Iterable[str]) -> None:
         """Remove values; keys that are not there are fine."""
 

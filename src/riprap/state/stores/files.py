@@ -105,6 +105,11 @@ class FileStore:
         with self._told("reading"):
             return sorted(self._look(entry).live)
 
+    def damage(self, entry: str) -> list[str]:
+        check_entry(entry)
+        with self._told("reading"):
+            return list(self._look(entry).damaged.values())
+
     def delete(self, entry: str, keys: Iterable[str]) -> None:
         check_entry(entry)
         unwanted = set(check_keys(keys))

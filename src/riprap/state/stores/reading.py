@@ -27,6 +27,9 @@ class ReadingStore:
     def keys(self, entry: str) -> list[str]:
         return self._store.keys(entry)
 
+    def damage(self, entry: str) -> list[str]:
+        return self._store.damage(entry)
+
     def delete(self, entry: str, keys: Iterable[str]) -> None:
         raise self._refusal()
 

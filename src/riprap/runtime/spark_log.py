@@ -1,0 +1,170 @@
+"""Spark's own log of an element: which input it planned for each batch, and which batches it has committed.
+
+    spark/metadata          {"id": "..."}                  the query's
+    spark/offsets/<batch>   v1, a line of settings, and a line for each source: where the batch ends
+    spark/commits/<batch>   written once the batch is published
+
+Spark writes these without syncing them, so a power cut may take the newest, or leave them empty. The ledger is durable
+and says what a batch had, so that the log is put right from it, and a batch on record never gets other input.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+from riprap.compiler import Plan
+from riprap.errors import LedgerError
+from riprap.graph.connectors import FromSpark, ReadBySpark
+from riprap.graph.operators import Source
+from riprap.runtime.inflow import FRONTIER, NOTHING_YET, Planned
+from riprap.state.ledger import Record
+
+_VERSION = "v1"
+# Of a commit only that it is there counts, in whatever version of its format.
+_COMMIT = re.compile(rb"v\d+\n\{")
+# How Spark writes that a source has nothing yet.
+_NOTHING = "-"
+
+
+class SparkLog:
+    """The log of an element's query, in the folder that is its checkpoint for Spark."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder = folder
+        self._plan = plan
+        sources = plan.graph.of_kind(Source)
+        self._by_spark = [s for s in sources if isinstance(s.connector, ReadBySpark)]
+        self._by_row = bool(plan.inlets) or len(self._by_spark) < len(sources)
+
+    def planned(self, batch: int) -> Planned | None:
+        """Return what was planned for a batch, None if that is gone or cannot be read."""
+        try:
+            version, settings, *lines = (
+                (self.folder / "offsets" / str(batch)).read_text().rstrip("\n").split("\n")
+            )
+            if version != _VERSION or len(lines) < self._by_row + len(self._by_spark):
+                return None
+            json.loads(settings)
+            ends: dict[str, Any] = dict(json.loads(lines.pop(0))) if self._by_row else {}
+            # A DataFrame of the user's may have several streams in it: the first stands for all.
+            ends |= {source.name: line for source, line in zip(self._by_spark, lines, strict=False)}
+            return Planned.of(self._plan, batch, ends)
+        except (OSError, TypeError, ValueError, KeyError):
+            return None
+
+    def committed(self, batch: int) -> bool:
+        """Say whether Spark has committed a batch, which it does once sinks have it."""
+        return (self.folder / "commits" / str(batch)).exists()
+
+    @property
+    def taken(self) -> int:
+        """The newest batch that must have been on record: it is committed, or another was planned after it; else -1."""
+        return max(max(self._listed("commits"), default=-1), max(self._listed("offsets"), default=0) - 1)
+
+    def compare(self, record: Record) -> None:
+        """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
+        planned = self.planned(record.batch)
+        had = {name: end for name, (_, end) in record.sources.items()}
+        if planned is None or planned.ends != had:
+            begins = {name: start for name, (start, _) in record.sources.items()}
+            raise LedgerError(
+                f"batch {record.batch} of '{self._plan.name}' is on record from {begins} to {had}, and Spark's log in "
+                f"{self.folder} has it end at {planned.ends if planned else 'nothing that can be read'}: tuples would "
+                f"be left out or counted twice. {self._remedy}"
+            )
+
+    @property
+    def _remedy(self) -> str:
+        if self._not_ours:
+            return "Put back the folder as it was when the run stopped, from a copy; or start a new run"
+        return "Remove that folder and take the run up again: it is made anew from the ledger"
+
+    @property
+    def _not_ours(self) -> bool:
+        """Whether there is a source whose offsets mean nothing without what Spark itself wrote down about it."""
+        return any(isinstance(s.connector, FromSpark) for s in self._by_spark)
+
+    def put_right(self, record: Record, before: Record | None) -> bool:
+        """See to it that the log says of the newest batch on record what the record says; return whether it did not.
+
+        Spark goes by the newest entry and the one before it. A batch that was planned and is not on record was never
+        given to anyone, and may be planned anew.
+        """
+        damaged, newest = self._drop_damaged(record.batch), record.batch
+        if newest < 0:
+            return damaged
+        lost = [batch for batch in (newest - 1, newest) if batch >= 0 and self.planned(batch) is None]
+        if newest not in lost or self._not_ours:
+            self.compare(record)
+        if newest - 1 in lost:
+            starts = {name: start for name, (start, _) in record.sources.items()}
+            self._write(newest - 1, starts, record.time, before.frontier if before is not None else None)
+        if newest in lost:
+            ends = {name: end for name, (_, end) in record.sources.items()}
+            self._write(newest, ends, record.time, record.frontier)
+        if lost:
+            self._name_query()
+        return damaged or bool(lost)
+
+    def _drop_damaged(self, newest: int) -> bool:
+        """Remove what cannot be read: of the offsets from the newest on record, and of the commits."""
+        offsets, commits = self.folder / "offsets", self.folder / "commits"
+        dropped = [
+            offsets / str(b) for b in self._listed("offsets") if b >= newest - 1 and self.planned(b) is None
+        ]
+        dropped += [path for b in self._listed("commits") if not _is_commit(path := commits / str(b))]
+        for path in dropped:
+            path.unlink()
+        # A log without entries is that of a query which has not begun, and names itself.
+        begun = bool(self._listed("offsets") or self._listed("commits"))
+        return self._name_query(missing_too=begun) or bool(dropped)
+
+    def _write(self, batch: int, ends: dict[str, Any], time: float, frontier: int | None) -> None:
+        lines = [
+            _VERSION,
+            json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time * 1000), "conf": {}}),
+        ]
+        if self._by_row:
+            by_spark = {s.name for s in self._by_spark}
+            offset = {name: end for name, end in ends.items() if name not in by_spark}
+            if self._plan.aligned and not self._plan.inlets:
+                offset[FRONTIER] = None if frontier == NOTHING_YET else frontier
+            lines.append(json.dumps(offset))
+        lines += [_NOTHING if ends.get(s.name) is None else ends[s.name] for s in self._by_spark]
+        _replace(self.folder / "offsets" / str(batch), "\n".join(lines))
+
+    def _name_query(self, *, missing_too: bool = True) -> bool:
+        """Give the query another name where it has lost its own; return whether it has."""
+        path = self.folder / "metadata"
+        lost = not _holds_id(path) if path.exists() else missing_too
+        if lost:
+            _replace(path, json.dumps({"id": str(uuid.uuid4())}))
+        return lost
+
+    def _listed(self, what: str) -> list[int]:
+        folder = self.folder / what
+        return [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+
+
+def _is_commit(path: Path) -> bool:
+    return _COMMIT.match(path.read_bytes()) is not None
+
+
+def _holds_id(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_text())["id"])
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.rename(path)
+    # Hadoop may have left a checksum of what was there.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
