@@ -73,10 +73,11 @@ def setting(folder: Path) -> Made:
             sources="s",
             folder="f",
             tables="t",
-            site=Site(ledger=Ledger(str(folder)), pages=store, results=store),
+            site=Site(ledger=Ledger(str(folder)), pages=store, results=store, key=""),
             start=0,
             batch_rows=5,
             finite=True,
+            flush=False,
             rates={},
         ),
     )

@@ -158,7 +158,8 @@ class Run:
             # With a schema, a folder without files is an empty DataFrame and not an error.
             schema = from_arrow_schema(self.graph[sink].schema)
             return self.session.read.schema(schema).parquet(publisher.connector.path)
-        return self.session.createDataFrame(publisher.table())
+        # In one piece: Spark reads no further than to a chunk without rows.
+        return self.session.createDataFrame(publisher.table().combine_chunks())
 
     def _publisher(self, sink: str) -> Publisher:
         if sink not in self._publishers:
