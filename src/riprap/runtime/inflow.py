@@ -102,7 +102,8 @@ class Planned:
         if self.ends != had:
             raise LedgerError(
                 f"batch {record.batch} of '{element}' is on record up to {had}, and is planned up to {self.ends}: "
-                "tuples would be left out or counted twice. Put back the run's folder as it was, from a copy; or start a new run"
+                "tuples would be left out or counted twice. Put back the run's folder as it was, from a copy; or start "
+                "a new run"
             )
 
 

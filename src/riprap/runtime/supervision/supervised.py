@@ -56,7 +56,7 @@ def supervise(
     store: str | None = None,
     ignore_state: Collection[str] = (),
     fresh: bool = False,
-    at_end: Literal[flush] | None = None,
+    at_end: Literal["flush"] | None = None,
     notes: Mapping[str, str | int | float] | None = None,
     patience: Patience = _PATIENCE,
     spare: bool | None = None,
