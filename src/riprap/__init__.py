@@ -50,6 +50,7 @@ from riprap.graph.connectors import (
     to_sqlite,
     to_tcp,
 )
+from riprap.graph.options import RunOptions
 from riprap.graph.policies import checkpoint, consistent, eventual
 from riprap.graph.user_operator import Abandoned, CustomOperator
 from riprap.graph.windows import every, on_close, sliding, tumbling
@@ -73,6 +74,7 @@ __all__ = [
     "RiprapError",
     "Run",
     "RunError",
+    "RunOptions",
     "Stream",
     "callback",
     "checkpoint",

@@ -240,7 +240,7 @@ def test_a_burst_on_spark_is_the_burst_of_a_trial(spark: SparkSession, tmp_path:
     faulty = give(weave(build().graph(), [target]), faults)
     from riprap.runtime import run
 
-    with run(faulty, spark=spark, runs=tmp_path, batch_rows=64) as running:
+    with run(faulty, rr.RunOptions(spark=spark, runs=tmp_path, batch_rows=64)) as running:
         running.wait()
         got = running.table("Out").to_pylist()
 

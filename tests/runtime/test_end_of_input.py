@@ -22,6 +22,8 @@ from riprap.runtime.site import Site
 from riprap.state.ledger import Ledger, Record
 from riprap.state.pages import PageStore
 
+OPTIONS = rr.RunOptions(at_end="flush")
+
 
 def setting_of(folder: Path) -> Setting:
     pages = PageStore(str(folder / "pages"))
@@ -32,10 +34,6 @@ def setting_of(folder: Path) -> Setting:
         tables="",
         site=Site(ledger=Ledger(str(folder / "ledger")), pages=pages, results=pages, key=""),
         start=0,
-        batch_rows=1000,
-        finite=True,
-        flush=True,
-        rates={},
     )
 
 
@@ -61,7 +59,7 @@ def publish(outflow: Outflow, batch: int, *, end: int) -> None:
 
 def all_there_is(inflow: Inflow, offset: Offset) -> Offset:
     """Return how far batches go by themselves."""
-    while (further := inflow.latest(offset)) != offset:
+    while (further := inflow.latest(offset, 1000)) != offset:
         offset = further
     return offset
 
@@ -69,28 +67,28 @@ def all_there_is(inflow: Inflow, offset: Offset) -> Offset:
 def test_the_end_of_a_channel_stays_when_its_producer_is_taken_up(tmp_path: Path) -> None:
     first, second = two_elements()
     setting, (root,) = setting_of(tmp_path), second.roots
-    outflow, inflow = outflow_of(first, setting), open_inflow(second, setting)
+    outflow, inflow = outflow_of(first, setting), open_inflow(second, setting, OPTIONS, {})
     publish(outflow, 0, end=0)
     publish(outflow, 1, end=1)
     outflow.finish()
-    before = inflow.latest(inflow.initial())
-    end = inflow.latest(before)
+    before = inflow.latest(inflow.initial(), 1000)
+    end = inflow.latest(before, 1000)
     assert (before, end) == ({root: 1, END: 0}, {root: 2, END: 1})
 
     # Killed in the batch of the end, which Spark has planned; both are taken up.
     outflow_of(first, setting).reopen()
-    again = open_inflow(second, setting)
+    again = open_inflow(second, setting, OPTIONS, {})
     (piece,) = again.pieces(before, end)
     assert piece.ends
     assert [rows.rows for rows in read_piece(second, setting, piece).values()] == [0]
     again.commit(end)
-    assert again.latest(end) == end
+    assert again.latest(end, 1000) == end
 
 
 def test_a_channel_that_is_stopped_has_not_come_to_its_end(tmp_path: Path) -> None:
     first, second = two_elements()
     setting, (root,) = setting_of(tmp_path), second.roots
-    outflow, inflow = outflow_of(first, setting), open_inflow(second, setting)
+    outflow, inflow = outflow_of(first, setting), open_inflow(second, setting, OPTIONS, {})
     publish(outflow, 0, end=0)
     outflow.finish()
     stopped = all_there_is(inflow, inflow.initial())
@@ -114,13 +112,13 @@ def test_a_server_that_is_left_has_not_come_to_its_end(tmp_path: Path) -> None:
         app.sink("out", sums, rr.memory())
         (plan,) = compile_graph(app.graph(), buckets=2, tasks=1).plans
         setting = setting_of(tmp_path)
-        inflow = open_inflow(plan, setting)
+        inflow = open_inflow(plan, setting, OPTIONS, {})
         leaving = Leaving(tmp_path / "sources" / "source")
-        offset = inflow.latest(inflow.initial())
+        offset = inflow.latest(inflow.initial(), 1000)
         connection, _ = server.accept()
         with connection:
             connection.sendall(b'{"n": 1}\n{"n": 2}\n')
-            wait_until(lambda: inflow.latest(offset)["source"] == 2)
+            wait_until(lambda: inflow.latest(offset, 1000)["source"] == 2)
             leaving.ask()
             wait_until(lambda: leaving.rows == 2)
             assert all_there_is(inflow, offset) == {"source": 2, END: 0}

@@ -110,7 +110,7 @@ def test_a_start_that_gets_no_hold_is_marked_as_ended_and_names_the_run_to_take_
     with pytest.raises(
         rr.RunError, match=r"(?s)on several hosts state pages need .* take it up with folder="
     ):
-        supervise(app.graph(), runs=runs, master="spark://here:7077")
+        supervise(app.graph(), rr.RunOptions(runs=runs, master="spark://here:7077"))
 
     (refused,) = (path for path in runs.glob("app/2*") if path != folder.path)
     assert (refused / "ended").exists()

@@ -81,9 +81,7 @@ def begin_crew(graph: rr.Graph, spark: SparkSession, runs: Path, link: Any) -> N
         session=spark,
         folder=folder,
         resume=False,
-        interval=None,
-        batch_rows=10,
-        clock=time.time,
+        options=rr.RunOptions(batch_rows=10),
     )
     plans = compile_graph(graph, buckets=1, tasks=1).plans
     Crew(launch, plans, housing, link).begin([plan.name for plan in plans], resume=())

@@ -75,10 +75,6 @@ def setting(folder: Path) -> Made:
             tables="t",
             site=Site(ledger=Ledger(str(folder)), pages=store, results=store, key=""),
             start=0,
-            batch_rows=5,
-            finite=True,
-            flush=False,
-            rates={},
         ),
     )
     return path, lambda: load_setting.__wrapped__(str(path))

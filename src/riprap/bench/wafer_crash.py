@@ -128,9 +128,7 @@ class Running:
             session=session,
             folder=self._folder,
             resume=False,
-            interval=pace.trigger,
-            batch_rows=_ROWS,
-            clock=time.time,
+            options=rr.RunOptions(trigger=pace.trigger, batch_rows=_ROWS),
         )
         self._elements: dict[str, Element] = {}
         self._going: set[str] = set()
@@ -146,8 +144,7 @@ class Running:
         for name in reversed(ELEMENTS):
             with self._gate.few:
                 self._go(name)
-                # Spark runs a first batch even if nothing has come.
-                self.until(lambda: self._elements[name].batch >= 0)  # noqa: B023  (called at once)
+                self.until(lambda: self._elements[name].active)  # noqa: B023  (called at once)
 
     def crash(self) -> float:
         """Cut the model off and wipe what the host's memory has of it; return when."""
@@ -218,9 +215,9 @@ class Running:
         launch = replace(self._launch, resume=resume)
         if name == MODEL:
             # One batch of the source at a time, so that it can be cut off after a chosen wafer.
-            launch = replace(launch, batch_rows=1)
+            launch = replace(launch, options=replace(launch.options, batch_rows=1))
         elif name == LAST:
-            launch = replace(launch, interval=self._pace.last_trigger)
+            launch = replace(launch, options=replace(launch.options, trigger=self._pace.last_trigger))
         plan = self._plans[name]
         return launch.prepare(plan, self._housing.site(name, launch.home(plan)))
 

@@ -56,12 +56,14 @@ def _kill(wafers: Wafers, pace: Pace, point: Point, scenario: Scenario, home: Pa
     patience = Patience(delay=point.down)
     with supervise(
         app.graph(),
-        master="local[1,2]",
-        config={"spark.log.level": "OFF"},
-        trigger=f"{pace.trigger}s",
-        buckets=1,
-        parallelism=1,
-        runs=home / "runs",
+        rr.RunOptions(
+            master="local[1,2]",
+            config={"spark.log.level": "OFF"},
+            trigger=f"{pace.trigger}s",
+            buckets=1,
+            parallelism=1,
+            runs=home / "runs",
+        ),
         patience=patience,
         spare=True,
     ) as run:

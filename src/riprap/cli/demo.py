@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     elements = elements_of(compile_graph(graph, buckets=1, tasks=1))
     drawing.write_text(draw_svg(graph, title=demonstration.title, elements=elements))
     notes = {"feed_events": amount, "feed_seed": arguments.seed}
-    summary = follow(graph, screen, master=None, runs=home / "runs", batch_rows=_BATCH_ROWS, notes=notes)
+    summary = follow(graph, screen, rr.RunOptions(runs=home / "runs", batch_rows=_BATCH_ROWS, notes=notes))
     best = demonstration.pick(_found(out, graph.of_kind(Sink)[0].schema))
     if screen.json:
         screen.print_json(

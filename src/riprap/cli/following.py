@@ -24,6 +24,7 @@ from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
+from riprap.graph.options import RunOptions
 
 if TYPE_CHECKING:
     from riprap.runtime import Progress as RunProgress
@@ -42,32 +43,31 @@ _FIRST_BATCH_SECONDS = 60.0
 def follow(
     graph: Graph,
     screen: Screen,
+    options: RunOptions,
     *,
-    runs: Path,
-    folder: Path | None = None,
     at_most: float | None = None,
-    **options: Any,
+    **supervision: Any,
 ) -> Summary:
     """Run an application to its end, until Ctrl-C or for ``at_most`` so many seconds of batches, and sum it up.
 
-    ``options`` go to ``riprap.runtime.supervise``.
+    ``supervision`` goes to ``riprap.runtime.supervise``.
     """
     from riprap.runtime import supervise
     from riprap.runtime.folder import RunFolder
 
-    earlier = _earlier_run(folder, graph) if folder is not None else None
+    earlier = _earlier_run(Path(options.folder), graph) if options.folder is not None else None
     # What is there of an earlier process is old news.
     metrics = earlier.follow_metrics() if earlier is not None else None
     events = earlier.follow_events() if earlier is not None else None
     with (
         Printing(screen) as printing,
-        supervise(graph, runs=runs, folder=folder, stdout=printing.descriptor, **options) as run,
+        supervise(graph, options, stdout=printing.descriptor, **supervision) as run,
     ):
         with screen.waiting("Starting Spark"):
             run.await_ready()
         with screen.waiting("Starting the query"), _pointing_to(run.folder, screen):
             run.await_up()
-        total = rows_in(graph) if options.get("trigger") is None else None
+        total = rows_in(graph) if options.trigger is None else None
         known = RunFolder(run.folder, time.time)
         told = Notices(events or known.follow_events(all_of_them=True), screen)
         tally = Tally(metrics or known.follow_metrics(all_of_them=True))
@@ -228,7 +228,7 @@ def _told(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
-        case {"event": "state lost" | "records lost" | "seal refused", "message": message}:
+        case {"event": "state lost" | "records lost" | "seal refused" | "slots short", "message": message}:
             return str(message)
         case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
             less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]

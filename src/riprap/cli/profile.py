@@ -22,6 +22,7 @@ from riprap.cli.run_folders import find_run
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
+from riprap.graph.options import RunOptions
 from riprap.model.profile import Profile
 
 SUMMARY = "measure times, selectivities and state of an application's operators"
@@ -109,12 +110,14 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> tuple[Graph, Path]:
         summary = follow(
             graph,
             screen,
-            runs=arguments.runs,
-            master=arguments.master,
-            batch_rows=arguments.batch_rows,
-            # Tasks that share cores would take each other's time.
-            parallelism=1,
-            trigger="1s" if arguments.seconds is not None else None,
+            RunOptions(
+                runs=arguments.runs,
+                master=arguments.master,
+                batch_rows=arguments.batch_rows,
+                # Tasks that share cores would take each other's time.
+                parallelism=1,
+                trigger="1s" if arguments.seconds is not None else None,
+            ),
             at_most=arguments.seconds,
             spare=False,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from riprap.cli.applications import (
@@ -17,6 +18,7 @@ from riprap.cli.applications import (
 from riprap.cli.screen import Screen
 from riprap.compiler import compile_graph
 from riprap.graph.durations import seconds
+from riprap.graph.options import RunOptions
 
 SUMMARY = "run an application"
 EXAMPLES = """\
@@ -47,12 +49,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="at the end of finite input put out what windows and queues still hold",
     )
     group.add_argument(
-        "--batch-rows", type=positive, default=500_000, metavar="N", help="tuples a batch (500000)"
+        "--batch-rows",
+        type=batch_rows,
+        default="auto",
+        metavar="N",
+        help="tuples a batch (auto: as many as are waiting, up to what takes a fraction of a second)",
     )
     group.add_argument(
         "--buckets", type=positive, metavar="N", help="key buckets, fixed for the life of the state"
     )
     group.add_argument("--parallelism", type=positive, metavar="N", help="tasks a batch (default: the cores)")
+    group.add_argument(
+        "--resident",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether tasks stay from batch to batch (default: where Spark has slots for them)",
+    )
     group.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (runs)"
     )
@@ -97,6 +109,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def batch_rows(text: str) -> int | str:
+    """Read a number of tuples, or auto."""
+    return text if text == "auto" else positive(text)
+
+
 def spark_settings(given: Sequence[str]) -> dict[str, str]:
     """Read settings of Spark, each as KEY=VALUE.
 
@@ -128,22 +145,11 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         except UsageError as error:
             raise UsageError(f"{error}{left_behind(arguments.runs / graph.name)}") from error
     delay = seconds("--restart-delay", arguments.restart_delay) if arguments.restart_delay else 0.0
+    options = {f.name: getattr(arguments, f.name) for f in fields(RunOptions) if hasattr(arguments, f.name)}
     summary = follow(
         graph,
         screen,
-        master=arguments.master,
-        runs=arguments.runs,
-        folder=arguments.folder,
-        trigger=arguments.trigger,
-        batch_rows=arguments.batch_rows,
-        buckets=arguments.buckets,
-        parallelism=arguments.parallelism,
-        store=arguments.store,
-        pages=arguments.pages,
-        config=config,
-        ignore_state=arguments.ignore_state,
-        fresh=arguments.fresh,
-        at_end=arguments.at_end,
+        RunOptions(**{**options, "config": config}),
         patience=Patience(delay=delay, standby=tuple(arguments.standby)),
         spare=arguments.spare,
     )

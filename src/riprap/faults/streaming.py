@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from riprap.graph.connectors import Files, Rows, memory
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
+from riprap.graph.options import RunOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +22,7 @@ def streaming_seconds(graph: Graph, session: SparkSession) -> float:
 
     with tempfile.TemporaryDirectory(prefix="riprap-sample-") as runs:
         began = time.perf_counter()
-        with run(harmless(graph), spark=session, runs=runs) as running:
+        with run(harmless(graph), RunOptions(spark=session, runs=runs)) as running:
             running.wait()
         return time.perf_counter() - began
 

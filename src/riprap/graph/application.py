@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -21,14 +19,12 @@ from riprap.graph.building.pairing import Pairing
 from riprap.graph.building.routing import Routing
 from riprap.graph.building.windows import Windowed
 from riprap.graph.checks import NAME
-from riprap.graph.durations import Duration
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.location import Location
+from riprap.graph.options import RunOptions, by_name
 from riprap.graph.stream import Stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from riprap.runtime.run import Run
 
 Given = ParamSpec("Given")
@@ -65,72 +61,13 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         ]
         return Graph.of(self.name, operators, self._places, self._restarts, self._processes)
 
-    def run(
-        self,
-        *,
-        spark: SparkSession | None = None,
-        master: str | None = None,
-        config: Mapping[str, str] | None = None,
-        trigger: Duration | None = None,
-        batch_rows: int = 500_000,
-        buckets: int | None = None,
-        parallelism: int | None = None,
-        folder: str | Path | None = None,
-        runs: str | Path = "runs",
-        pages: str | Path | None = None,
-        page_limit: int | None = None,
-        store: str | None = None,
-        ignore_state: Collection[str] = (),
-        fresh: bool = False,
-        at_end: Literal["flush"] | None = None,
-        notes: Mapping[str, str | int | float] | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> Run:
-        """Run the application on Spark, and return at once. Use the run as a context manager, and wait for it.
-
-        :param spark: a session to run in; without it one is started
-        :param master: where to start it, such as "local[2]" or "spark://host:7077" (this machine, all cores)
-        :param config: its Spark settings
-        :param trigger: how often to look for input, such as "1s", until stopped; without it the run ends when the
-            input there is has been used up
-        :param batch_rows: tuples a batch, at most
-        :param buckets: into how many parts keys are dealt, fixed for the life of the state (by the cores there are)
-        :param parallelism: tasks a batch (the cores there are)
-        :param folder: an earlier run to take up where it stopped
-        :param runs: where a new run gets a folder of its own
-        :param pages: where state pages live (shared memory)
-        :param page_limit: how many bytes they may take
-        :param store: where checkpoints go, a folder or an URL (the run's folder)
-        :param ignore_state: operators whose state may go when a run is taken up, because they have changed
-        :param fresh: let all state go
-        :param at_end: ``"flush"``: at the end of finite input, put out what windows and queues still hold;
-            a run that is taken up goes on as it began
-        :param notes: what else one would want to know to repeat the run, for its folder
-        :param clock: what tells the time
-        """
+    @by_name(RunOptions)
+    def run(self, options: RunOptions) -> Run:
+        """Run the application on Spark, and return at once. Use the run as a context manager, and wait for it."""
         # The one step from a description to its effect: only here does Spark get imported.
         from riprap.runtime import run
 
-        return run(
-            self.graph(),
-            spark=spark,
-            master=master,
-            config=config,
-            trigger=trigger,
-            batch_rows=batch_rows,
-            buckets=buckets,
-            parallelism=parallelism,
-            folder=folder,
-            runs=runs,
-            pages=pages,
-            page_limit=page_limit,
-            store=store,
-            ignore_state=ignore_state,
-            fresh=fresh,
-            at_end=at_end,
-            notes=notes,
-            clock=clock,
-        )
+        return run(self.graph(), options)
 
     def composite(
         self,

@@ -16,6 +16,7 @@ from riprap.errors import RunError
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
+from riprap.graph.options import RunOptions
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.durable import Durable
@@ -49,18 +50,14 @@ class Launch:
     session: SparkSession
     folder: RunFolder
     resume: bool
-    interval: float | None
-    batch_rows: int
-    clock: Callable[[], float]
-    store: str | None = None
+    options: RunOptions
     stays: bool = True
-    flush: bool = False
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def durable(self) -> Durable:
         """Where checkpoints are."""
-        return Durable.of(self.folder.path, self.folder.identity, self.store)
+        return Durable.of(self.folder.path, self.folder.identity, self.options.store)
 
     def prepare(self, plan: Plan, site: Site) -> Element:
         """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
@@ -69,11 +66,10 @@ class Launch:
                 f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
             )
         home = self.home(plan)
-        rates = _rates(self.graph, plan)
-        setting = self._save_setting(plan, site, home, rates)
+        setting = self._save_setting(plan, site, home)
         if self.resume:
             log = SparkLog(home / "spark", plan) if plan.ingests else None
-            agree(plan, site.ledger, log, clock=self.clock, tell=self.folder.event)
+            agree(plan, site.ledger, log, clock=self.options.clock, tell=self.folder.event)
             self.recover(plan, site, setting)
         else:
             site.ledger.begin(plan.buckets)
@@ -83,7 +79,7 @@ class Launch:
             )
             for outlet in plan.graph.of_kind(Outlet)
         }
-        return Element(plan, site, home, setting, outlets, rates, self)
+        return Element(plan, site, home, setting, outlets, self)
 
     def recover(self, plan: Plan, site: Site, setting: Path) -> None:
         """Bring back state that is gone."""
@@ -96,7 +92,7 @@ class Launch:
             home=home,
             setting=setting,
             start=len(list(home.glob("setting-*.json"))),
-            clock=self.clock,
+            clock=self.options.clock,
             tell=self.folder.event,
         ).run()
 
@@ -104,7 +100,7 @@ class Launch:
         """Return an element's folder."""
         return self.folder.path / "elements" / plan.name
 
-    def _save_setting(self, plan: Plan, site: Site, home: Path, rates: Mapping[str, float]) -> Path:
+    def _save_setting(self, plan: Plan, site: Site, home: Path) -> Path:
         home.mkdir(parents=True, exist_ok=True)
         # Workers keep what they read, and a session's outlive a run: a run taken up again has files of its own.
         number = len(list(home.glob("setting-*.json")))
@@ -115,10 +111,6 @@ class Launch:
             tables=str(home / "tables"),
             site=site,
             start=number,
-            batch_rows=self.batch_rows,
-            finite=self.interval is None,
-            flush=self.flush,
-            rates=rates,
         )
         save_plan(Path(setting.plan), plan)
         save_setting(home / f"setting-{number}.json", setting)
@@ -167,7 +159,6 @@ class Element:
         home: Path,
         setting: Path,
         outlets: Mapping[str, Outflow],
-        rates: Mapping[str, float],
         launch: Launch,
     ) -> None:
         self.plan = plan
@@ -176,7 +167,7 @@ class Element:
         self._home = home
         self._setting = setting
         self._outlets = outlets
-        self._rates = rates
+        self._rates = _rates(launch.graph, plan)
         self._launch = launch
         self._handed = Handed(home)
         self._stage: Stage | None = None
@@ -184,7 +175,7 @@ class Element:
         self._finished = False
         # What is there at the start is too little for what comes by and by.
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, FetchedSource)]
-        self._watched = launch.interval is None and (bool(plan.inlets) or bool(rates) or bool(fetched))
+        self._watched = launch.options.interval is None and bool(plan.inlets or self._rates or fetched)
         self._once = {
             s.name: Leaving(home / "sources" / s.name) for s in fetched if not s.connector.PROMISE.exact
         }
@@ -200,7 +191,7 @@ class Element:
                 run=launch.folder.identity,
                 resume=launch.resume,
                 tell=launch.folder.event,
-                clock=launch.clock,
+                clock=launch.options.clock,
             )
 
     def open_sinks(self) -> None:
@@ -260,7 +251,7 @@ class Element:
                 self._site,
                 launch.durable,
                 describe_state(launch.graph),
-                clock=launch.clock,
+                clock=launch.options.clock,
                 tell=launch.folder.event,
                 turn=launch.turn,
                 channels=launch.folder.path / "channels",
@@ -275,7 +266,7 @@ class Element:
             self._handed,
             self.meter,
             self._checkpointer,
-            launch.clock,
+            launch.options.clock,
         )
         for leaving in self._once.values():
             leaving.forget()
@@ -300,7 +291,7 @@ class Element:
                 self._setting,
                 launch.session,
                 self._runner,
-                interval=launch.interval,
+                options=launch.options,
                 tell=launch.folder.event,
             )
         return ResidentStage(
@@ -309,7 +300,8 @@ class Element:
             self._setting,
             launch.session,
             self._runner,
-            interval=launch.interval,
+            options=launch.options,
+            rates=self._rates,
             watched=self._watched,
             stays=launch.stays,
         )
@@ -354,7 +346,7 @@ class Element:
         if self._runner.owes:
             return False
         done = self._done()
-        flushed = not self._launch.flush or bool(done.get(END))
+        flushed = not self._launch.options.flush or bool(done.get(END))
         if not self.plan.inlets:
             return flushed and all(
                 SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
@@ -385,7 +377,7 @@ class Element:
 
     def _fetched(self, name: str, leaving: Leaving) -> int | None:
         # One whose input has ended is not there any more to answer.
-        finite = self._launch.interval is None
+        finite = self._launch.options.interval is None
         end = SegmentLog.end_of(self._home / "sources" / name) if finite else None
         return leaving.rows if end is None else end
 
@@ -420,7 +412,7 @@ class Element:
     @property
     def interval(self) -> float:
         """Seconds from one look for input to the next, at most."""
-        return self._launch.interval or 0.0
+        return self._launch.options.interval or 0.0
 
     @property
     def busy(self) -> bool:

@@ -18,7 +18,7 @@
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
     spark.log        what JVMs and Python workers print, where Riprap made the session; runs of one process, and so of
                      one JVM, share it
-    graph.pickle     the application, for the driver processes of a supervised run
+    graph.pickle     the application, and how it is run, for the driver processes of a supervised run
     key              seals objects of users' classes (riprap.state.seals);  lease: its driver's (riprap.state.leases)
     results/         results on their way to sinks, where the user names a folder for pages
     ended            exists once the run has ended

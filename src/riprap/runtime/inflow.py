@@ -19,6 +19,7 @@ from riprap.compiler import Plan
 from riprap.errors import LedgerError, RunError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
+from riprap.graph.options import RunOptions
 from riprap.operators.arrival import Rows, order_numbers
 from riprap.runtime.feeds import open_feed
 from riprap.runtime.folder import RunFolder
@@ -113,8 +114,8 @@ class Inflow(Protocol):
     def initial(self) -> Offset:
         """Return the offset of the beginning."""
 
-    def latest(self, start: Offset) -> Offset:
-        """Return how far the next batch may go."""
+    def latest(self, start: Offset, rows: int) -> Offset:
+        """Return how far the next batch may go, with about so many rows of each source, or channel."""
 
     def pieces(self, start: Offset, end: Offset) -> list[Piece]:
         """Cut a batch up for the tasks."""
@@ -126,9 +127,11 @@ class Inflow(Protocol):
         """Take no input into account that is not there now."""
 
 
-def open_inflow(plan: Plan, setting: Setting) -> Inflow:
-    """Open the input of a plan."""
-    return ChannelInflow(plan, setting) if plan.inlets else SourceInflow(plan, setting)
+def open_inflow(plan: Plan, setting: Setting, options: RunOptions, rates: Mapping[str, float]) -> Inflow:
+    """Open the input of a plan; some sources have a rate."""
+    if plan.inlets:
+        return ChannelInflow(plan, setting, flush=options.flush)
+    return SourceInflow(plan, setting, options, rates)
 
 
 def read_piece(plan: Plan, setting: Setting, piece: Piece) -> dict[str, Rows]:
@@ -171,17 +174,19 @@ def recorded(plan: Plan) -> list[Source]:
 class SourceInflow:
     """Recorded sources: an offset is each one's number of rows."""
 
-    def __init__(self, plan: Plan, setting: Setting) -> None:
+    def __init__(self, plan: Plan, setting: Setting, options: RunOptions, rates: Mapping[str, float]) -> None:
         self._plan = plan
-        self._setting = setting
-        run = RunFolder(Path(setting.folder), time.time)
+        self._flush = options.flush
+        self._folder = Path(setting.sources)
+        self._rates = rates
+        run = RunFolder(Path(setting.folder), options.clock)
         self._feeds = {
             s.name: open_feed(
                 s,
-                Path(setting.sources) / s.name,
+                self._folder / s.name,
                 run.quarantine(s.name),
-                finite=setting.finite,
-                batch_rows=setting.batch_rows,
+                finite=options.interval is None,
+                batch_rows=options.most_rows,
                 tell=run.event,
             )
             for s in recorded(plan)
@@ -192,24 +197,32 @@ class SourceInflow:
 
     def initial(self) -> Offset:
         offset: Offset = dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
-        return offset | ({END: 0} if self._setting.flush else {})
+        return offset | ({END: 0} if self._flush else {})
 
     def fix(self) -> None:
         for feed in self._feeds.values():
             feed.fix()
 
-    def latest(self, start: Offset) -> Offset:
-        end = self._next_or_end(start)
+    def latest(self, start: Offset, rows: int) -> Offset:
+        for name, feed in self._feeds.items():
+            feed.find(start[name])
+            if start[name] > feed.log.rows:
+                raise LedgerError(
+                    f"source '{name}' is on record up to row {start[name]:,}, and there are {feed.log.rows:,}: rows "
+                    "that were read are gone. Put back its files, and the run's folder as it was, from a copy; or "
+                    "start a new run"
+                )
+        end = self._next_or_end(start, rows)
         for name, positions in self._positions.items():
             positions.check(start[name], end[name])
         for feed in self._feeds.values():
             feed.log.sync()
         return end
 
-    def _next_or_end(self, start: Offset) -> Offset:
-        rows = {name: end for name, end in start.items() if name != END}
-        further = self._next(rows)
-        if further != rows or not self._setting.flush:
+    def _next_or_end(self, start: Offset, rows: int) -> Offset:
+        reached = {name: end for name, end in start.items() if name != END}
+        further = self._next(reached, rows)
+        if further != reached or not self._flush:
             return further | ({END: start[END]} if END in start else {})
         if start.get(END) or not all(
             feed.ended and start[name] == feed.log.rows for name, feed in self._feeds.items()
@@ -218,10 +231,9 @@ class SourceInflow:
         beyond = {FRONTIER: start[FRONTIER] + 1} if start.get(FRONTIER) is not None else {}
         return {**start, **beyond, END: 1}
 
-    def _next(self, start: Offset) -> Offset:
+    def _next(self, start: Offset, rows: int) -> Offset:
         if not self._plan.aligned:
-            return {name: self._upto(name, start[name], self._setting.batch_rows) for name in self._feeds}
-        rows = self._setting.batch_rows
+            return {name: self._upto(name, start[name], rows) for name in self._feeds}
         while True:
             # Tuples that have the same ordering number stay together, so a batch may have to be larger.
             ends = {name: self._upto(name, start[name], rows) for name in self._feeds}
@@ -253,9 +265,9 @@ class SourceInflow:
             feed.release(end[name])
 
     def _upto(self, name: str, start: int, rows: int) -> int:
-        rate = self._setting.rates.get(name)
+        rate = self._rates.get(name)
         if rate is not None:
-            due = int((time.time() - pace_start(Path(self._setting.sources) / name, rate)) * rate)
+            due = int((time.time() - pace_start(self._folder / name, rate)) * rate)
             rows = max(0, min(rows, due - start))
         return self._feeds[name].upto(start, rows)
 
@@ -311,17 +323,18 @@ class SourceInflow:
 class ChannelInflow:
     """Channels: an offset is, for each root, the frontier up to which all of its channels are read."""
 
-    def __init__(self, plan: Plan, setting: Setting) -> None:
+    def __init__(self, plan: Plan, setting: Setting, *, flush: bool) -> None:
         self._plan = plan
         self._setting = setting
+        self._flush = flush
 
     def initial(self) -> Offset:
-        return dict.fromkeys(self._plan.roots) | ({END: 0} if self._setting.flush else {})
+        return dict.fromkeys(self._plan.roots) | ({END: 0} if self._flush else {})
 
     def fix(self) -> None: ...
 
-    def latest(self, start: Offset) -> Offset:
-        end, flush, over = dict(start), self._setting.flush, self._setting.flush
+    def latest(self, start: Offset, rows: int) -> Offset:
+        end, flush, over = dict(start), self._flush, self._flush
         for root in self._plan.roots:
             found = []
             for stream, channel in self._plan.inlets.items():
@@ -329,7 +342,7 @@ class ChannelInflow:
                     reader = reader_of(self._plan, self._setting, stream)
                     # In this order: what is there once a channel has all is all there will ever be.
                     whole = flush and has_all(reader)
-                    further = reader.next(start[root], self._setting.batch_rows)
+                    further = reader.next(start[root], rows)
                     over &= whole and further is None
                     # One that has ended holds up none that goes further: their last batches are after its own.
                     if not whole or further is not None:

@@ -28,6 +28,7 @@ from riprap.expressions import check_type, normalise
 from riprap.graph.connectors import FromKafka, FromSpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
+from riprap.graph.options import RunOptions
 from riprap.operators.arrival import Rows
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
@@ -52,7 +53,7 @@ class Ingest:
         session: SparkSession,
         runner: BatchRunner,
         *,
-        interval: float | None,
+        options: RunOptions,
         tell: Tell,
     ) -> None:
         source = graph[plan.entries[0].name]
@@ -67,7 +68,10 @@ class Ingest:
         self._refused = False
         self._failure: BaseException | None = None
         self._query: Any = None
-        writer = answers_of(session, graph, plan, setting).writeStream.foreachBatch(self._take)
+        interval = options.interval
+        writer = answers_of(session, graph, plan, setting, options.most_rows).writeStream.foreachBatch(
+            self._take
+        )
         writer = writer.queryName(_free_name(session, name)).option(
             "checkpointLocation", f"file://{self._log.folder}"
         )
@@ -142,12 +146,12 @@ class Ingest:
                 raise self._failure from error
 
 
-def answers_of(session: SparkSession, graph: Graph, plan: Plan, setting: Path) -> DataFrame:
+def answers_of(session: SparkSession, graph: Graph, plan: Plan, setting: Path, most_rows: int) -> DataFrame:
     """Return the streaming DataFrame of the tasks' answers."""
     source = graph[plan.entries[0].name]
     assert isinstance(source, Source)
     if isinstance(source.connector, FromKafka):
-        frame = messages_of(session, source.connector, load_setting(str(setting)).batch_rows)
+        frame = messages_of(session, source.connector, most_rows)
     else:
         frame = _given(session, source, plan)
     answers: DataFrame = frame.mapInArrow(Decode(str(setting)), _ANSWER)

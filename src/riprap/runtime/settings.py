@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore
 from riprap.state.saving import checking, load_json, save_json
 
-FORMAT = "riprap-setting/3"
+FORMAT = "riprap-setting/4"
 _ENTRIES = {
     "plan": str,
     "sources": str,
@@ -21,17 +20,13 @@ _ENTRIES = {
     "tables": str,
     "site": dict,
     "start": int,
-    "batch_rows": int,
-    "finite": bool,
-    "flush": bool,
-    "rates": dict,
 }
 _REMEDY = "Take the run up again: every start writes a new one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Paths, batch size and pace of a processing element, and how often it was started; readable in every task."""
+    """Where a processing element has its things, and how often it was started; readable in every task."""
 
     plan: str
     sources: str
@@ -39,10 +34,6 @@ class Setting:
     tables: str
     site: Site
     start: int
-    batch_rows: int
-    finite: bool
-    flush: bool
-    rates: Mapping[str, float]
 
 
 def save_setting(path: Path, setting: Setting) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RiprapError, RunError
-from riprap.graph.connectors import FetchedSource, Files, Generated, ReadBySpark, list_files
-from riprap.graph.durations import Duration, seconds
+from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Gate, Source
+from riprap.graph.options import RunOptions
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
@@ -34,107 +34,72 @@ from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
 
-def run(
-    graph: Graph,
-    *,
-    spark: SparkSession | None = None,
-    master: str | None = None,
-    config: Mapping[str, str] | None = None,
-    trigger: Duration | None = None,
-    batch_rows: int = 500_000,
-    buckets: int | None = None,
-    parallelism: int | None = None,
-    folder: str | Path | None = None,
-    runs: str | Path = "runs",
-    pages: str | Path | None = None,
-    page_limit: int | None = None,
-    store: str | None = None,
-    ignore_state: Collection[str] = (),
-    fresh: bool = False,
-    at_end: Literal["flush"] | None = None,
-    notes: Mapping[str, str | int | float] | None = None,
-    clock: Callable[[], float] = time.time,
-) -> Run:
-    """Start an application and return at once; the options are those of :meth:`riprap.Application.run`."""
-    if spark is not None and (master is not None or config is not None):
-        raise GraphError("give spark= or master= and config=, not both")
-    at_end = settle_end(folder, at_end)
-    interval = check_options(
-        graph,
-        trigger=trigger,
-        batch_rows=batch_rows,
-        buckets=buckets,
-        parallelism=parallelism,
-        at_end=at_end,
-    )
-    if folder is None:
-        check_files(graph, interval)
-    earlier = open_folder(folder, Path(runs), graph.name, clock) if folder is not None else None
+def run(graph: Graph, options: RunOptions) -> Run:
+    """Start an application and return at once."""
+    options = settle(graph, options)
+    given, runs = options.spark, Path(options.runs)
+    earlier = open_folder(graph, options) if options.folder is not None else None
     # A new run's folder is made once there is a session: until then what Spark prints is beside it.
-    log = earlier[0].path / LOG if earlier is not None else Path(runs) / f".{uuid.uuid4().hex[:6]}-{LOG}"
+    log = earlier[0].path / LOG if earlier is not None else runs / f".{uuid.uuid4().hex[:6]}-{LOG}"
     session = (
-        check_session(spark)
-        if spark is not None
-        else make_session(master, session_config(graph, config or {}), log, stages=stages_of(graph))
+        check_session(given)
+        if given is not None
+        else make_session(
+            options.master, session_config(graph, options.config or {}), log, stages=stages_of(graph)
+        )
     )
     try:
         check_connector(session, graph)
-        run_folder, resume = earlier or open_folder(None, Path(runs), graph.name, clock)
-        if spark is None:
-            JvmLog.move(run_folder.path)
-        with calling_off(run_folder, resume=resume, clock=clock) as held:
+        folder, resume = earlier or open_folder(graph, options)
+        if given is None:
+            JvmLog.move(folder.path)
+        with calling_off(folder, resume=resume, clock=options.clock) as held:
             # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may
             # look as dead as others.
-            housing, lease = take_hold(run_folder, pages, page_limit, one_host=is_one_host(session))
+            one_host = is_one_host(session)
+            housing, lease = take_hold(folder, options.pages, options.page_limit, one_host=one_host)
             held.callback(lease.release)
-            sweep(page_root(), clock=clock)
-            accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh).make()
-            store = settle_store(run_folder.path, store)
-            tasks = parallelism or session.sparkContext.defaultParallelism
-            share = share_of(session, tasks, stages_of(graph))
+            sweep(page_root(), clock=options.clock)
+            accept_changes(folder, graph, ignore_state=options.ignore_state, fresh=options.fresh).make()
+            options = replace(options, store=settle_store(folder.path, options.store))
+            tasks = options.parallelism or session.sparkContext.defaultParallelism
+            share = share_of(session, tasks, stages_of(graph), resident=options.resident)
             layout = compile_graph(
-                graph, buckets=settle_buckets(run_folder, buckets, tasks), tasks=share.tasks
+                graph, buckets=settle_buckets(folder, options.buckets, tasks), tasks=share.tasks
             )
-            keep_state_layout(run_folder, layout)
+            keep_state_layout(folder, layout)
+            folder.describe(
+                graph.name, options_of(layout, housing, options), options.notes or {}, **spark_of(session)
+            )
+            folder.event("resumed" if resume else "started")
+            if options.resident is None:
+                share.tell(folder.event, tasks)
             launch = Launch(
                 graph=graph,
                 session=session,
-                folder=run_folder,
+                folder=folder,
                 resume=resume,
-                interval=interval,
-                batch_rows=batch_rows,
-                clock=clock,
-                store=store,
+                options=options,
                 stays=share.stays,
-                flush=at_end == "flush",
             )
-            run_folder.describe(
-                graph.name,
-                options_of(
-                    layout, housing, batch_rows=batch_rows, interval=interval, store=store, at_end=at_end
-                ),
-                notes or {},
-                **spark_of(session),
-            )
-            run_folder.event("resumed" if resume else "started")
             try:
                 elements = start_elements(launch, layout.plans, housing)
             except PySparkException as error:
                 raise as_riprap_error(error) from error
             if not resume:
-                run_folder.be_latest()
+                folder.be_latest()
         return Run(
             layout=layout,
             elements=elements,
             session=session,
-            owns_session=spark is None,
-            folder=run_folder,
+            owns_session=given is None,
+            folder=folder,
             lease=lease,
             housing=housing,
-            clock=clock,
+            clock=options.clock,
         )
     except BaseException:
-        if spark is None:
+        if given is None:
             session.stop()
         raise
 
@@ -163,24 +128,17 @@ def calling_off(
         raise
 
 
-def check_options(
-    graph: Graph,
-    *,
-    trigger: Duration | None,
-    batch_rows: int,
-    buckets: int | None,
-    parallelism: int | None,
-    at_end: str | None = None,
-) -> float | None:
-    """Refuse what cannot be run before Spark starts, which takes seconds; return the trigger's seconds."""
-    if not isinstance(batch_rows, int) or isinstance(batch_rows, bool) or batch_rows < 1:
-        raise GraphError(f"batch_rows= takes a whole number of at least 1, got {batch_rows!r}")
-    layout = compile_graph(graph, buckets=buckets or 1, tasks=parallelism or 1)
-    interval = None if trigger is None else seconds("trigger=", trigger)
-    _check_end(layout, interval)
-    if at_end is not None:
-        _check_flush(layout, interval, at_end)
-    return interval
+def settle(graph: Graph, options: RunOptions) -> RunOptions:
+    """Refuse what cannot be run before Spark starts, which takes seconds; return the options as they are in effect."""
+    options = replace(options, at_end=_settle_end(options))
+    layout = compile_graph(graph, buckets=options.buckets or 1, tasks=options.parallelism or 1)
+    if options.interval is None:
+        _check_end(layout)
+        if options.folder is None:
+            _check_files(graph)
+    if options.flush:
+        _check_flush(layout)
+    return options
 
 
 def stages_of(graph: Graph) -> int:
@@ -188,19 +146,19 @@ def stages_of(graph: Graph) -> int:
     return sum(not plan.ingests for plan in compile_graph(graph, buckets=1, tasks=1).plans)
 
 
-def settle_end(folder: str | Path | None, asked: Literal["flush"] | None) -> Literal["flush"] | None:
+def _settle_end(options: RunOptions) -> Literal["flush"] | None:
     """Return what is done at the end of the input: as asked, or as the run to take up began.
 
     Offsets and channels of a run that flushes say more than those of one that does not.
     """
-    about = read_about(Path(folder)) if folder is not None else None
+    about = read_about(Path(options.folder)) if options.folder is not None else None
     if about is None:
-        return asked
+        return options.at_end
     began: Literal["flush"] | None = about["options"].get("at_end")
-    if asked not in (None, began):
+    if options.at_end not in (None, began):
         raise RunError(
-            f"the run in {folder} was started without at_end=, and goes on as it began. Leave out at_end={asked!r}, or "
-            "start a new run"
+            f"the run in {options.folder} was started without at_end=, and goes on as it began. Leave out "
+            f"at_end={options.at_end!r}, or start a new run"
         )
     return began
 
@@ -253,11 +211,11 @@ def spark_of(session: SparkSession) -> dict[str, str]:
     }
 
 
-def check_files(graph: Graph, interval: float | None) -> None:
+def _check_files(graph: Graph) -> None:
     """Refuse a new run that would not wait for its files, and whose files are not there."""
     for source in graph.of_kind(Source):
         files = source.connector
-        if interval is not None or not isinstance(files, Files) or files.last_line is not None:
+        if not isinstance(files, Files) or files.last_line is not None:
             continue
         lacking = [pattern for pattern in files.patterns if not list_files([pattern], files.format)]
         if lacking:
@@ -267,29 +225,17 @@ def check_files(graph: Graph, interval: float | None) -> None:
             )
 
 
-def _check_end(layout: Layout, interval: float | None) -> None:
+def _check_end(layout: Layout) -> None:
     """Refuse a run without trigger that would never end."""
-    if interval is not None:
-        return
-    sources = layout.graph.of_kind(Source)
-    spark = any(isinstance(s.connector, ReadBySpark) for s in sources)
-    endless = [s for s in sources if isinstance(s.connector, Generated) and s.connector.limit is None]
-    # Spark ends its own sources by availableNow, which takes what is there: others are waited for.
-    watched = [
-        s for s in sources if getattr(s.connector, "rate", None) or isinstance(s.connector, FetchedSource)
-    ]
-    if endless or (watched and spark):
-        source = (endless or watched)[0]
-        why = "never ends" if endless else "is read beside a Spark DataFrame, so the run has no end"
-        raise GraphError(f"{source}: {source.connector} {why}. Give trigger= and stop the run yourself")
+    for source in layout.graph.of_kind(Source):
+        if isinstance(source.connector, Generated) and source.connector.limit is None:
+            raise GraphError(
+                f"{source}: {source.connector} never ends. Give trigger= and stop the run yourself"
+            )
 
 
-def _check_flush(layout: Layout, interval: float | None, at_end: str) -> None:
-    """Refuse to flush at the end of input that has none, or what cannot be flushed."""
-    if at_end != "flush":
-        raise GraphError(f"at_end= takes 'flush', got {at_end!r}. Without it open windows put out nothing")
-    if interval is not None:
-        raise GraphError("at_end= is for runs whose input ends: leave out trigger=, or at_end=")
+def _check_flush(layout: Layout) -> None:
+    """Refuse to flush what cannot be flushed at the end of the input."""
     for gate in layout.graph.of_kind(Gate):
         raise GraphError(
             f"{gate} ({gate.location}): what waits for an acknowledgement cannot be put out at the end. Leave out "
@@ -301,35 +247,25 @@ def _check_flush(layout: Layout, interval: float | None, at_end: str) -> None:
         )
 
 
-def options_of(
-    layout: Layout,
-    housing: Housing,
-    *,
-    batch_rows: int,
-    interval: float | None,
-    store: str | None,
-    at_end: str | None,
-) -> dict[str, Any]:
+def options_of(layout: Layout, housing: Housing, options: RunOptions) -> dict[str, Any]:
     """List what a run was told, or settled for, as its folder keeps it."""
     return {
-        "batch_rows": batch_rows,
+        "batch_rows": options.batch_rows,
         "buckets": max(plan.buckets for plan in layout.plans),
         "parallelism": max(plan.tasks for plan in layout.plans),
-        "trigger": interval,
+        "trigger": options.interval,
         "pages": housing.state,
         "page_limit": housing.limit,
-        "store": store,
-        "at_end": at_end,
+        "store": options.store,
+        "at_end": options.at_end,
     }
 
 
-def open_folder(
-    folder: str | Path | None, runs: Path, application: str, clock: Callable[[], float]
-) -> tuple[RunFolder, bool]:
+def open_folder(graph: Graph, options: RunOptions) -> tuple[RunFolder, bool]:
     """Make a run's folder, or open that of the run to take up; say which."""
-    if folder is None:
-        return RunFolder.create(runs, application, clock), False
-    opened = RunFolder.reopen(Path(folder), application, clock)
+    if options.folder is None:
+        return RunFolder.create(Path(options.runs), graph.name, options.clock), False
+    opened = RunFolder.reopen(Path(options.folder), graph.name, options.clock)
     if opened.ended:
         raise RunError(
             f"the run in {opened.path} has ended: its state is gone. Start a new one without folder="

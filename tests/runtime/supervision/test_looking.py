@@ -28,10 +28,8 @@ def supervisor_of(tmp_path: Path, elements: int = 1) -> Supervisor:
     for number in range(elements):
         app.sink(f"out{number}", source, rr.memory())
         app.place(f"element{number}", f"out{number}", *([] if number else [source]))
-    conditions = Conditions(
-        master=None, config={}, interval=None, batch_rows=1, buckets=None, parallelism=None,
-        store=None, at_end=None, notes={}, spare=False, stdout=None,
-    )  # fmt: skip
+    patience = Patience(starting=50.0, stuck=40.0)
+    conditions = Conditions(options=rr.RunOptions(), patience=patience, spare=False, stdout=None)
     folder = RunFolder(tmp_path, time.time)
     return Supervisor(
         app.graph(),
@@ -40,9 +38,7 @@ def supervisor_of(tmp_path: Path, elements: int = 1) -> Supervisor:
         Housing("", "", 0, "", 1, 1),
         Changes(folder),
         resume=False,
-        patience=Patience(starting=50.0, stuck=40.0),
         history=[],
-        clock=time.time,
     )
 
 

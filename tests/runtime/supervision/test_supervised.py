@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,9 @@ from riprap.runtime.supervision.presence import find_presences
 from riprap.runtime.supervision.process import lives, session_of
 from riprap.state.pages import page_root
 
-OPTIONS: dict[str, Any] = {
-    "buckets": 4,
-    "parallelism": 2,
-    "master": "local[2,3]",
-    "config": {"spark.log.level": "OFF"},
-}
+OPTIONS = rr.RunOptions(
+    buckets=4, parallelism=2, master="local[2,3]", config={"spark.log.level": "OFF"}, trigger="100ms"
+)
 
 
 def rows_in(out: Path) -> dict[str, list[dict[str, Any]]]:
@@ -70,7 +68,7 @@ def test_a_process_and_a_worker_die_while_the_others_go_on(
     put_file(calls, 0)
     patience = Patience(delay=6.0)
     graph = watched(calls, out).graph()
-    with supervise(graph, runs=runs, trigger="100ms", patience=patience, spare=True, **OPTIONS) as run:
+    with supervise(graph, replace(OPTIONS, runs=runs), patience=patience, spare=True) as run:
         until(run, lambda: all(published(out / name) for name in SINKS))
         listed = {e["element"]: e for e in kill(capsys, run.folder)["elements"]}
         assert {name: e["process"] for name, e in listed.items()} == {
@@ -145,7 +143,7 @@ def test_a_jvm_dies_while_an_element_is_started_again(runs: Path, tmp_path: Path
     app = rr.Application("short")
     source = app.source("calls", rr.files(str(calls)), position="seq")
     app.sink("seen", app.functor("see", source, select="seq"), rr.parquet(out, roll=0))
-    with supervise(app.graph(), runs=runs, trigger="100ms", spare=False, **OPTIONS) as run:
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), spare=False) as run:
         until(run, lambda: published(out) == ROWS)
         (first,) = jvms() - others
         first.kill()
@@ -184,7 +182,7 @@ def test_what_hangs_is_restarted(runs: Path, tmp_path: Path) -> None:
     app.function("check", hang_once(str(tmp_path / "marker")), returns="bigint")
     app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.parquet(out, roll=0))
     patience = Patience(silent=12.0, stuck=24.0, restarts=1, standby=("local[1,3]",))
-    with supervise(app.graph(), runs=runs, trigger="100ms", patience=patience, spare=False, **OPTIONS) as run:
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), patience=patience, spare=False) as run:
         until(run, lambda: published(out) == ROWS)
         put_file(calls, 1)
         until(run, lambda: published(out) == 2 * ROWS)
@@ -217,9 +215,9 @@ def test_an_application_that_cannot_be_loaded_is_given_up_with_the_cause(runs: P
     app.function("check", lambda seq: (thing, seq)[1], returns="bigint")
     source = app.source("calls", rr.rows([{"seq": 1}], "seq bigint"))
     app.sink("seen", app.functor("see", source, select="check(seq) as seq"), rr.memory())
-    run = supervise(app.graph(), runs=runs, **OPTIONS)
+    run = supervise(app.graph(), replace(OPTIONS, runs=runs, trigger=None))
     with pytest.raises(rr.RunError, match=r"the run in .* is alive: process \d+ on .* End it there first"):
-        supervise(app.graph(), folder=described(run.folder), **OPTIONS)
+        supervise(app.graph(), replace(OPTIONS, folder=described(run.folder), trigger=None))
     left = kill_while_warming(run.folder)
     assert all(path.exists() for path in left)
     with pytest.raises(rr.GraphError, match=r"cannot be loaded in a driver process: ValueError.*no number"):

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from riprap.adapters.retrying import Tell
+from riprap.errors import RunError
+
 # Of a session of our own, for jobs that are not stages: reading results, Spark's own sources and sinks.
 _OTHER_JOBS = 2
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,(\d+))?\])?")
@@ -29,6 +32,20 @@ class Share:
 
     tasks: int
     stays: bool
+
+    def tell(self, tell: Tell, wanted: int) -> None:
+        """Say what a run does with less than it could use."""
+        if not self.stays:
+            tell(
+                "slots short",
+                message="Spark's session has too few slots for tasks that stay: they are started for every batch, "
+                "which takes some 50 ms. Give it more cores, or fuse elements",
+            )
+        elif self.tasks < wanted:
+            tell(
+                "slots short",
+                message=f"elements get {self.tasks} of {wanted} tasks each, to leave a slot of Spark's session free",
+            )
 
 
 def roomy(master: str, stages: int) -> tuple[str, int]:
@@ -65,6 +82,11 @@ def share_of(session: SparkSession, tasks: int, stages: int, *, resident: bool |
     with _lock:
         free = slots_of(session) - _held[_name(session)] - 1
     each = free // max(stages, 1)
+    if resident and each < 1:
+        raise RunError(
+            f"resident=True: {stages} processing elements need a slot of Spark's each, and one is left for other work: "
+            f"there are {max(0, free + 1)}. Give the session more cores, or leave out resident="
+        )
     if resident is False or (resident is None and each < 1):
         return Share(tasks, stays=False)
     return Share(max(1, min(tasks, each)), stays=True)

@@ -14,7 +14,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from riprap.compiler import Plan
 from riprap.errors import RunError
+from riprap.graph.options import RunOptions
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow
@@ -48,7 +49,8 @@ class ResidentStage:
         session: SparkSession,
         runner: BatchRunner,
         *,
-        interval: float | None,
+        options: RunOptions,
+        rates: Mapping[str, float],
         watched: bool,
         stays: bool,
     ) -> None:
@@ -56,7 +58,8 @@ class ResidentStage:
         self._setting = str(setting)
         self._session = session
         self._runner = runner
-        self._interval = interval
+        self._options = options
+        self._rates = rates
         self._watched = watched
         self._stays = stays
         self._token = secrets.token_hex(16)
@@ -102,7 +105,7 @@ class ResidentStage:
 
     def _run(self) -> None:
         try:
-            self._batches(open_inflow(self._plan, load_setting(self._setting)))
+            self._batches(open_inflow(self._plan, load_setting(self._setting), self._options, self._rates))
         except CancelledError:
             return
         except BaseException as error:
@@ -122,7 +125,7 @@ class ResidentStage:
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
             began = time.monotonic()
-            end = inflow.latest(offset)
+            end = inflow.latest(offset, self._options.most_rows)
             if end != offset:
                 self.busy = True
                 self._step(inflow, offset, end)
@@ -145,11 +148,11 @@ class ResidentStage:
     @property
     def _ends(self) -> bool:
         """Whether the input is what there is at the start, so that there is nobody to wait for."""
-        return self._interval is None and not self._watched
+        return self._options.interval is None and not self._watched
 
     def _pause(self, began: float, *, idle: bool) -> float:
-        if self._interval:
-            return max(0.0, self._interval - (time.monotonic() - began))
+        if self._options.interval:
+            return max(0.0, self._options.interval - (time.monotonic() - began))
         return _POLL_SECONDS if idle else 0.0
 
     def _compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:

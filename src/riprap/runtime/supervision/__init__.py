@@ -1,6 +1,6 @@
 """Runs under supervision: processes that die are replaced, by rules, and everything is written down.
 
-with supervise(app.graph(), trigger="1s") as run:
+with supervise(app.graph(), rr.RunOptions(trigger="1s")) as run:
     run.wait(timeout=60)
 """
 

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ from riprap.compiler import compile_graph
 from riprap.errors import RiprapError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
+from riprap.graph.options import RunOptions
 from riprap.ownership import read_file
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
@@ -56,9 +58,12 @@ class Driver:
 
     def serve(self) -> None:
         """Make a session, then do what the supervisor says until it says to halt."""
-        graph = self._graph()
-        session = self._session(graph) if graph is not None else None
-        if graph is None or session is None:
+        loaded = self._load()
+        if loaded is None:
+            return
+        graph, options = loaded
+        session = self._session(graph)
+        if session is None:
             return
         if self._opening["warm"]:
             warm_up(session, self._folder.path)
@@ -68,7 +73,7 @@ class Driver:
             message = self._next()
             match message:
                 case {"say": "start"}:
-                    self._start(graph, session, message)
+                    self._start(graph, options, session, message)
                 case {"say": "retry", "element": element} if self._crew is not None:
                     self._crew.retry(element)
                 case {"say": "stop", "resume": resume} if self._crew is not None:
@@ -79,14 +84,16 @@ class Driver:
                 self._crew.watch()
         self._halt(session)
 
-    def _graph(self) -> Graph | None:
+    def _load(self) -> tuple[Graph, RunOptions] | None:
         try:
-            graph: Graph = cloudpickle.loads(read_file(self._folder.path / "graph.pickle"))
+            loaded: tuple[Graph, RunOptions] = cloudpickle.loads(
+                read_file(self._folder.path / "graph.pickle")
+            )
         except Exception as error:
             why = f"the application cannot be loaded in a driver process: {type(error).__name__}: {error}"
             self._link.send("not started", error="GraphError", message=why)
             return None
-        return graph
+        return loaded
 
     def _session(self, graph: Graph) -> SparkSession | None:
         try:
@@ -108,21 +115,20 @@ class Driver:
         except queue.Empty:
             return {}
 
-    def _start(self, graph: Graph, session: SparkSession, told: Message) -> None:
+    def _start(self, graph: Graph, options: RunOptions, session: SparkSession, told: Message) -> None:
         housing = Housing(**told["housing"])
-        share = share_of(session, told["tasks"], len(told["elements"]))
+        options = replace(options, store=told["store"])
+        share = share_of(session, told["tasks"], len(told["elements"]), resident=options.resident)
+        if options.resident is None:
+            share.tell(self._folder.event, told["tasks"])
         layout = compile_graph(graph, buckets=told["buckets"], tasks=share.tasks)
         launch = Launch(
             graph=graph,
             session=session,
             folder=self._folder,
             resume=False,
-            interval=told["interval"],
-            batch_rows=told["batch_rows"],
-            clock=time.time,
-            store=told["store"],
+            options=options,
             stays=share.stays,
-            flush=told["flush"],
         )
         plans = [plan for plan in layout.plans if plan.name in told["elements"]]
         folders = (housing.state, housing.results)

@@ -9,10 +9,11 @@ element    waiting --told--> starting --started--> running --ended--> ended
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from riprap.graph.options import RunOptions
+from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.process import DriverProcess
 
 
@@ -20,15 +21,8 @@ from riprap.runtime.supervision.process import DriverProcess
 class Conditions:
     """How a run is to be run, whichever process does it."""
 
-    master: str | None
-    config: Mapping[str, str]
-    interval: float | None
-    batch_rows: int
-    buckets: int | None
-    parallelism: int | None
-    store: str | None
-    at_end: Literal["flush"] | None
-    notes: Mapping[str, Any]
+    options: RunOptions
+    patience: Patience
     spare: bool
     stdout: int | None
 

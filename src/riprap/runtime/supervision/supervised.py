@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pyspark import cloudpickle
 
 from riprap.errors import GraphError, RiprapError, RunError
-from riprap.graph.durations import Duration
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink
+from riprap.graph.options import RunOptions
 from riprap.runtime.changes import accept_changes
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.folder import RunFolder
@@ -22,7 +22,7 @@ from riprap.runtime.meter import Progress
 from riprap.runtime.run import close_books
 from riprap.runtime.session import check_master
 from riprap.runtime.site import Housing, left_behind, take_hold
-from riprap.runtime.start import calling_off, check_files, check_options, open_folder, settle_end
+from riprap.runtime.start import calling_off, open_folder, settle
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
@@ -42,87 +42,58 @@ _PATIENCE = Patience()
 
 def supervise(
     graph: Graph,
+    options: RunOptions,
     *,
-    master: str | None = None,
-    config: Mapping[str, str] | None = None,
-    trigger: Duration | None = None,
-    batch_rows: int = 500_000,
-    buckets: int | None = None,
-    parallelism: int | None = None,
-    folder: str | Path | None = None,
-    runs: str | Path = "runs",
-    pages: str | Path | None = None,
-    page_limit: int | None = None,
-    store: str | None = None,
-    ignore_state: Collection[str] = (),
-    fresh: bool = False,
-    at_end: Literal["flush"] | None = None,
-    notes: Mapping[str, str | int | float] | None = None,
     patience: Patience = _PATIENCE,
     spare: bool | None = None,
     stdout: int | None = None,
-    clock: Callable[[], float] = time.time,
 ) -> Supervised:
     """Start an application in driver processes of its own, watch over them, and return at once.
 
-    The options are those of :func:`riprap.runtime.run`, but for ``spark``: every driver process has a session of its
-    own. ``patience`` says what to put up with. ``spare`` keeps a process with a warm session ready for one that dies;
-    without a word it does so for runs with a trigger. ``stdout`` is a descriptor that processes print to, instead of
-    this one's. The graph travels to them by pickle: what its functions change of this process's memory stays there.
+    Every driver process has a Spark session of its own. ``patience`` says what to put up with. ``spare`` keeps a
+    process with a warm session ready for one that dies; without a word it does so for runs with a trigger. ``stdout``
+    is a descriptor that processes print to, instead of this one's. The graph travels to them by pickle: what its
+    functions change of this process's memory stays there.
     """
-    at_end = settle_end(folder, at_end)
-    interval = check_options(
-        graph,
-        trigger=trigger,
-        batch_rows=batch_rows,
-        buckets=buckets,
-        parallelism=parallelism,
-        at_end=at_end,
-    )
-    if folder is None:
-        check_files(graph, interval)
-    for each in (master, *patience.standby):
+    if options.spark is not None:
+        raise GraphError(
+            "spark=: every driver process of a supervised run has a session of its own. Give master="
+        )
+    options, clock = settle(graph, options), options.clock
+    for each in (options.master, *patience.standby):
         check_master(each)
-    pickled = _pickled(graph)
-    run_folder, resume = open_folder(folder, Path(runs), graph.name, clock)
-    with calling_off(run_folder, resume=resume, clock=clock) as held:
+    pickled = _pickled(graph, replace(options, clock=time.time))
+    folder, resume = open_folder(graph, options)
+    with calling_off(folder, resume=resume, clock=clock) as held:
+        options = replace(options, store=settle_store(folder.path, options.store))
         conditions = Conditions(
-            master=master,
-            config=dict(config or {}),
-            interval=interval,
-            batch_rows=batch_rows,
-            buckets=buckets,
-            parallelism=parallelism,
-            store=settle_store(run_folder.path, store),
-            at_end=at_end,
-            notes=dict(notes or {}),
-            spare=interval is not None if spare is None else spare,
+            options=options,
+            patience=patience,
+            spare=options.interval is not None if spare is None else spare,
             stdout=stdout,
         )
-        one_host = all(each.startswith("local") for each in (master or "local", *patience.standby))
+        one_host = all(each.startswith("local") for each in (options.master or "local", *patience.standby))
         # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
         # dead as others.
-        housing, lease = take_hold(run_folder, pages, page_limit, one_host=one_host)
+        housing, lease = take_hold(folder, options.pages, options.page_limit, one_host=one_host)
         held.callback(lease.release)
-        forget_warming(run_folder.path)
+        forget_warming(folder.path)
         sweep(page_root(), clock=clock)
-        changes = accept_changes(run_folder, graph, ignore_state=ignore_state, fresh=fresh)
-        (run_folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
-        forget_stop(run_folder.path)
+        changes = accept_changes(folder, graph, ignore_state=options.ignore_state, fresh=options.fresh)
+        (folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        forget_stop(folder.path)
         # What users close over, passwords included, is in it.
-        save_private(run_folder.path / "graph.pickle", pickled)
+        save_private(folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(
             graph,
             conditions,
-            run_folder,
+            folder,
             housing,
             changes,
             resume=resume,
-            patience=patience,
-            history=read_history(run_folder.read_events()),
-            clock=clock,
+            history=read_history(folder.read_events()),
         )
-        return Supervised(graph, supervisor, run_folder, lease, housing, resume=resume, clock=clock)
+        return Supervised(graph, supervisor, folder, lease, housing, resume=resume, clock=clock)
 
 
 class Supervised:
@@ -270,9 +241,9 @@ class Supervised:
         return any(batch >= 0 for ledger in ledgers for batch in ledger.batches())
 
 
-def _pickled(graph: Graph) -> bytes:
+def _pickled(graph: Graph, options: RunOptions) -> bytes:
     try:
-        pickled: bytes = cloudpickle.dumps(graph)  # type: ignore[no-untyped-call]
+        pickled: bytes = cloudpickle.dumps((graph, options))  # type: ignore[no-untyped-call]
     except Exception as error:
         culprit = next((o for o in graph if not _can_travel(o)), None)
         named = f"{culprit}: it" if culprit is not None else f"application '{graph.name}'"

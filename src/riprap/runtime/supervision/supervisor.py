@@ -9,7 +9,6 @@ import dataclasses
 import select
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from riprap.compiler import compile_graph
@@ -28,7 +27,6 @@ from riprap.runtime.supervision.decisions import (
     GiveUp,
     HostLost,
     NotStarted,
-    Patience,
     ProcessDied,
     QueryFailed,
     RestartElsewhere,
@@ -62,9 +60,7 @@ class Supervisor:
         changes: Changes,
         *,
         resume: bool,
-        patience: Patience,
         history: list[Decision],
-        clock: Callable[[], float],
     ) -> None:
         self.thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._graph = graph
@@ -73,9 +69,10 @@ class Supervisor:
         self._housing = housing
         self._changes = changes
         self._resume = resume
-        self._patience = patience
+        self._patience = conditions.patience
+        self._options = conditions.options
         self._history = history
-        self._clock = clock
+        self._clock = conditions.options.clock
         self._buckets = 0
         self._spare: DriverProcess | None = None
         self._spares_lost = 0
@@ -90,7 +87,7 @@ class Supervisor:
         layout = compile_graph(graph, buckets=1, tasks=1)
         for plan in layout.plans:
             name = graph.processes.get(plan.name, "main")
-            process = self._processes.setdefault(name, ProcessState(conditions.master))
+            process = self._processes.setdefault(name, ProcessState(conditions.options.master))
             process.elements[plan.name] = ElementState(name)
 
     @property
@@ -325,7 +322,7 @@ class Supervisor:
         self._keep_spare()
 
     def _replace(self, process: ProcessState) -> None:
-        spare = self._spare if process.master == self._conditions.master else None
+        spare = self._spare if process.master == self._options.master else None
         if spare is not None:
             self._spare = None
         process.driver = spare if spare is not None else self._spawn(process.master)
@@ -353,31 +350,22 @@ class Supervisor:
 
     def _settle(self, sessions: list[Message]) -> None:
         """Settle what depends on the sessions, and write down what is run."""
-        told = self._conditions
+        told = self._options
         tasks = told.parallelism or max(int(s["cores"]) for s in sessions)
         self._changes.make()
         self._buckets = settle_buckets(self._folder, told.buckets, tasks)
         layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks)
         keep_state_layout(self._folder, layout)
-        options = options_of(
-            layout,
-            self._housing,
-            batch_rows=told.batch_rows,
-            interval=told.interval,
-            store=told.store,
-            at_end=told.at_end,
-        )
         self._folder.describe(
             self._graph.name,
-            options,
-            told.notes,
+            options_of(layout, self._housing, told),
+            told.notes or {},
             master=sessions[0]["master"],
             java=sessions[0]["java"],
         )
         self._folder.event("resumed" if self._resume else "started")
 
     def _orders(self, name: str, process: ProcessState, cores: int) -> dict[str, Any]:
-        told = self._conditions
         going = process.open
         return {
             "process": name,
@@ -385,11 +373,8 @@ class Supervisor:
             "resume": [name for name, element in going.items() if self._resume or element.ran],
             "housing": dataclasses.asdict(self._housing),
             "buckets": self._buckets,
-            "tasks": told.parallelism or cores,
-            "store": told.store,
-            "interval": told.interval,
-            "flush": told.at_end == "flush",
-            "batch_rows": told.batch_rows,
+            "tasks": self._options.parallelism or cores,
+            "store": self._options.store,
             "stopping": self._wants_stop,
         }
 
@@ -416,14 +401,14 @@ class Supervisor:
         elements = [e for p in self._processes.values() for e in p.elements.values()]
         calm = all(e.phase in ("running", "ended") and e.recovery is None for e in elements)
         if wanted and calm and self._spare is None and self.up.is_set():
-            self._spare = self._spawn(self._conditions.master, warm=True)
+            self._spare = self._spawn(self._options.master, warm=True)
 
     def _spawn(self, master: str | None, *, warm: bool = False) -> DriverProcess:
         log = self._folder.path / LOG
         opening = {
             "folder": str(self._folder.path),
             "master": master,
-            "config": dict(self._conditions.config),
+            "config": dict(self._options.config or {}),
             "log": str(log),
             "warm": warm,
         }

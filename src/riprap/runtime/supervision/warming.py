@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from riprap.graph.application import Application
 from riprap.graph.connectors import memory, rows
+from riprap.graph.options import RunOptions
 from riprap.graph.windows import sliding
 from riprap.runtime.start import run
 from riprap.runtime.supervision.presence import FOLDER
@@ -30,7 +31,7 @@ def warm_up(session: SparkSession, run_folder: Path) -> None:
     app.place("second", kept, "out")
     folder = run_folder / FOLDER / f"{_NAME}-{os.getpid()}"
     try:
-        with run(app.graph(), spark=session, runs=folder) as going:
+        with run(app.graph(), RunOptions(spark=session, runs=folder)) as going:
             going.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
