@@ -1,9 +1,11 @@
 """One batch, from the driver's side: compute once, record, publish, collect.
 
     tasks answer -> every bucket accounted for -> ledger record -> sinks publish -> old pages go
+                                                               '-> the next batch
 
-A batch that is on record already, because the driver died after writing it, is not computed again: only its publishing
-is repeated, and that changes nothing. It must be planned with the input it has on record.
+Sinks and channels get a batch while the next is computed, a few behind at most. A batch that is on record already,
+because the driver died after writing it, is not computed again: only its publishing is repeated, and that changes
+nothing. It must be planned with the input it has on record.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import replace
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
+from riprap.runtime.behind import Behind
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
 from riprap.runtime.folder import RunFolder
@@ -25,8 +28,10 @@ from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.tables import Tables
 from riprap.runtime.task import Answer
-from riprap.state.ledger import Record
+from riprap.state.ledger import Record, page_prefix
 
+# So many batches may be on record that sinks and channels have not had.
+_BEHIND = 2
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
 _KEEP_RECORDS = 3
 
@@ -57,6 +62,7 @@ class BatchRunner:
         self._meter = meter
         self._checkpointer = checkpointer
         self._clock = clock
+        self._behind = Behind(f"{plan.name} publishes", _BEHIND)
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
         self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
 
@@ -70,14 +76,35 @@ class BatchRunner:
         """Whether a batch is on record that some sinks may not have had."""
         return self.last is not None and self.last.batch > self._handed.batch
 
+    @property
+    def handed(self) -> int:
+        """The newest batch that is on record and handed over, -1 if none is."""
+        return self._handed.batch
+
     def catch_up(self) -> None:
-        """Hand the newest batch over once more, where an earlier process may have died before it could."""
-        if self.owes:
-            assert self.last is not None
-            self._hand_over(self.last, [], self._clock())
+        """Hand over once more what an earlier process had on record, and may have died before it could."""
+        for batch in self._site.ledger.batches():
+            if batch > self._handed.batch:
+                self._hand_over(self._site.ledger.get(batch), [], self._clock())
+
+    def settle(self) -> None:
+        """Wait until what is on record by now has been handed over."""
+        self._behind.wait()
+
+    def check(self) -> None:
+        """Raise what went wrong when a batch was handed over."""
+        self._behind.check()
+
+    def finish(self) -> None:
+        """Wait until all that is on record has been handed over."""
+        self._behind.finish()
+
+    def abandon(self) -> None:
+        """Hand over no more, as after a crash."""
+        self._behind.abandon()
 
     def run(self, batch: int, planned: Planned, compute: Callable[[], Sequence[Answer]]) -> None:
-        """Have a batch computed as it was planned, record it, and hand it over.
+        """Have a batch computed as it was planned, record it, and have it handed over.
 
         One that is on record already is not computed again, and must have been planned alike.
         """
@@ -96,10 +123,11 @@ class BatchRunner:
                 self._checkpointer.note(record, answers)
         else:
             planned.compare(record, self._plan.name)
-        self._hand_over(record, answers, began)
+        self.last = record
+        self._behind.do(lambda: self._hand_over(record, answers, began))
 
     def _hand_over(self, record: Record, answers: Sequence[Answer], began: float) -> None:
-        batch, gathered = record.batch, self._clock()
+        batch, gathered = record.batch, record.time or began
         reach("recorded", batch, self._plan.name)
         for outflow in self._outlets.values():
             outflow.publish(record)
@@ -117,7 +145,6 @@ class BatchRunner:
         if self._checkpointer is not None:
             line["checkpoints"] = self._checkpointer.statuses()
         self._folder.metrics({"element": self._plan.name, **line})
-        self.last = record
         reach("collected", batch, self._plan.name)
 
     def _record(self, batch: int, before: Record, planned: Planned, answers: Sequence[Answer]) -> Record:
@@ -172,4 +199,8 @@ class BatchRunner:
                 else {p for o in record.outputs.values() for out in o for p in out.pages}
             )
         checkpointer = self._checkpointer
-        self._site.collect(lambda: keep | checkpointer.holding() if checkpointer is not None else keep)
+        self._site.collect(
+            lambda: keep | checkpointer.holding() if checkpointer is not None else keep,
+            # Of a batch that is being computed, no record names the pages yet.
+            before=page_prefix(epoch=ledger.epoch, batch=batch + 1),
+        )

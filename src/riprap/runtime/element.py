@@ -389,7 +389,7 @@ class Element:
     @property
     def batch(self) -> int:
         """The newest batch that is on record and handed over, -1 if none is."""
-        return self._runner.last.batch if self._runner.last is not None else -1
+        return self._runner.handed
 
     def behind(self, edge: Mapping[str, int | None]) -> bool:
         """Say whether channels are not yet on record up to an edge, as :meth:`edge` has given it."""
@@ -417,11 +417,11 @@ class Element:
     @property
     def busy(self) -> bool:
         """Whether a batch is under way."""
-        return self._stage is not None and self._stage.busy
+        return self._stage is not None and (self._stage.busy or self.owes)
 
     @property
     def owes(self) -> bool:
-        """Whether a batch of an earlier process is still to be handed over."""
+        """Whether a batch is on record that is still to be handed over."""
         return self._runner.owes
 
     def halt(self, *, save: bool = False) -> None:

@@ -109,12 +109,14 @@ class Ingest:
             failed = self.failure is not None
             self._closed = not failed
         self._query.stop()
+        self._runner.abandon()
 
     def cut_off(self) -> None:
         """End the query in the middle of what it does, as a crash would."""
         self._query.stop()
         with self._at_hand:
             self._closed = True
+        self._runner.abandon()
 
     def await_end(self, seconds: float) -> None:
         """Wait a while for the query to end."""
@@ -141,6 +143,8 @@ class Ingest:
                     planned,
                     lambda: [Answer.from_json(bytes(row.answer)) for row in answers.collect()],
                 )
+                # A batch of Spark's takes so long that there is nothing to be gained by going on.
+                self._runner.settle()
             except BaseException as error:
                 self._failure = as_riprap_error(error) if isinstance(error, PySparkException) else error
                 raise self._failure from error

@@ -72,11 +72,11 @@ class Site:
         stores = [replace(self.pages, folder=folder) for folder in folders]
         return next((store for store in stores if store.size(name)), self.pages)
 
-    def collect(self, keep: Callable[[], set[str]]) -> None:
-        """Remove the pages not named, where the driver can see them."""
-        self.results.collect(keep)
+    def collect(self, keep: Callable[[], set[str]], *, before: str) -> None:
+        """Remove the pages not named whose names sort before one, where the driver can see them."""
+        self.results.collect(keep, before=before)
         if EXECUTOR not in self.pages.folder:
-            self.pages.collect(keep)
+            self.pages.collect(keep, before=before)
 
 
 def _is_whole(store: PageStore, name: str) -> bool:

@@ -42,7 +42,12 @@ Pages = Mapping[str, tuple[str, ...]]
 
 def page_name(*, epoch: int, batch: int, attempt: str, slot: str) -> str:
     """Name a page so that names sort by age, and no two attempts at a task ever share one."""
-    return f"{epoch:04d}-{batch:010d}-{attempt}-{slot.replace('/', '.')}"
+    return f"{page_prefix(epoch=epoch, batch=batch)}-{attempt}-{slot.replace('/', '.')}"
+
+
+def page_prefix(*, epoch: int, batch: int) -> str:
+    """Return what the names of a batch's pages begin with: those of later batches sort after it."""
+    return f"{epoch:04d}-{batch:010d}"
 
 
 @dataclass(frozen=True, slots=True)

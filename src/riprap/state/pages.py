@@ -117,8 +117,10 @@ class PageStore:
         with self._opened() as folder:
             return _used(folder)
 
-    def collect(self, keep: Callable[[], Collection[str]]) -> int:
+    def collect(self, keep: Callable[[], Collection[str]], *, before: str | None = None) -> int:
         """Remove every page that ``keep`` does not name, half-written ones included; return how many.
+
+        Those whose names do not sort ``before`` one stay.
 
         It is asked once the folder has been looked at: a page that comes after that is none of our business.
         """
@@ -129,7 +131,8 @@ class PageStore:
             for name in there:
                 # A page that is kept may still be on its way, under its temporary name.
                 coming = name.startswith(".") and name[1:].rpartition(".")[0] + _SUFFIX in names
-                if name not in names and not coming:
+                newer = before is not None and name.lstrip(".") >= before
+                if name not in names and not coming and not newer:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=folder)
                         removed += 1

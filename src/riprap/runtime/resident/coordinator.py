@@ -99,10 +99,10 @@ class Coordinator:
             for key, _ in self._selector.select():
                 self._heed(key)
             with self._lock:
-                if self._failure is not None:
-                    raise self._failure
                 if self._cancelled:
                     raise CancelledError
+                if self._failure is not None:
+                    raise self._failure
         self._round = None
         return [current.answers[task] for task in range(self._tasks)]
 

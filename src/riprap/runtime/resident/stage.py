@@ -23,9 +23,10 @@ from pyspark.sql import SparkSession
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.graph.options import RunOptions
+from riprap.runtime.batch_size import BatchSize
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
-from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow
+from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow, recorded
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
 from riprap.runtime.resident.slots import hold
 from riprap.runtime.resident.task import Resident
@@ -61,6 +62,9 @@ class ResidentStage:
         self._options = options
         self._rates = rates
         self._watched = watched
+        self._size = (
+            BatchSize() if options.batch_rows == "auto" and not _ordered_by_batch(plan, options) else None
+        )
         self._stays = stays
         self._token = secrets.token_hex(16)
         self._tag = f"riprap-{secrets.token_hex(8)}"
@@ -105,9 +109,15 @@ class ResidentStage:
 
     def _run(self) -> None:
         try:
-            self._batches(open_inflow(self._plan, load_setting(self._setting), self._options, self._rates))
-        except CancelledError:
-            return
+            try:
+                self._batches(
+                    open_inflow(self._plan, load_setting(self._setting), self._options, self._rates)
+                )
+            except CancelledError:
+                self._runner.abandon()
+                return
+            finally:
+                self._runner.finish()
         except BaseException as error:
             # For whoever watches over the element, in another thread.
             self._failure = error
@@ -124,34 +134,45 @@ class ResidentStage:
         self._runner.catch_up()
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
+            self._runner.check()
             began = time.monotonic()
-            end = inflow.latest(offset, self._options.most_rows)
+            limit = self._options.most_rows if self._size is None else self._size.rows
+            end, rows = inflow.latest(offset, limit), 0
             if end != offset:
                 self.busy = True
-                self._step(inflow, offset, end)
+                rows = self._step(inflow, offset, end)
                 self.busy = False
+                if self._size is not None:
+                    self._size.learn(rows=rows, seconds=time.monotonic() - began)
             elif self._ends:
                 return
-            self._over.wait(self._pause(began, idle=end == offset))
+            self._over.wait(self._pause(began, idle=end == offset, full=2 * rows > limit))
             offset = end
 
-    def _step(self, inflow: Inflow, start: Offset, end: Offset) -> None:
-        """Take a batch from one offset to another."""
-        batch = self._runner.next
+    def _step(self, inflow: Inflow, start: Offset, end: Offset) -> int:
+        """Take a batch from one offset to another; return how many rows it had."""
+        batch, rows = self._runner.next, 0
 
         def compute() -> list[Answer]:
-            return self._compute(batch, inflow.pieces(start, end))
+            nonlocal rows
+            answers = self._compute(batch, inflow.pieces(start, end))
+            rows = sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
+            return answers
 
         self._runner.run(batch, Planned.of(self._plan, batch, end), compute)
         inflow.commit(end)
+        return rows
 
     @property
     def _ends(self) -> bool:
         """Whether the input is what there is at the start, so that there is nobody to wait for."""
         return self._options.interval is None and not self._watched
 
-    def _pause(self, began: float, *, idle: bool) -> float:
+    def _pause(self, began: float, *, idle: bool, full: bool) -> float:
         if self._options.interval:
+            if full and self._size is not None:
+                # It is behind: the batch was cut short, and more is waiting.
+                return 0.0
             return max(0.0, self._options.interval - (time.monotonic() - began))
         return _POLL_SECONDS if idle else 0.0
 
@@ -199,3 +220,11 @@ class ResidentStage:
             self._session.sparkContext.cancelJobsWithTag(self._tag)
             job.join()
         self._job = None
+
+
+def _ordered_by_batch(plan: Plan, options: RunOptions) -> bool:
+    """Say whether it depends on the batches alone in which order tuples of several sources come.
+
+    Of input that is there from the start, the same order comes twice only if batches are cut alike.
+    """
+    return options.interval is None and not plan.aligned and len(recorded(plan)) > 1
