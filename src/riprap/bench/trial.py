@@ -64,7 +64,8 @@ def run_trial(trial: Trial) -> dict[str, Any]:
         return _bare(trial)
     from riprap.runtime.session import make_session
 
-    session = make_session(MASTER, SETTINGS)
+    # Tasks that stay take slots of their own.
+    session = make_session(MASTER, SETTINGS, stages=1 if trial.variant == "riprap" else 0)
     try:
         done = _riprap(trial, session) if trial.variant == "riprap" else _plain_spark(trial, session)
         return {**done, "live_heap_mb": _live_heap(session)}

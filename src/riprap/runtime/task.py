@@ -27,7 +27,7 @@ from riprap.operators.stage import Activity, Outcome, run_stage
 from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
-from riprap.state.hashing import buckets_of, first_hash
+from riprap.state.hashing import first_hash
 from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.saving import save_private
@@ -276,9 +276,3 @@ def _tags(arrival: Arrival, rank: Ints, path: Path) -> list[Ints]:
 def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
     array = normalise(array)
     return array if array.type == kind else array.cast(kind)
-
-
-def bucket_tasks(plan: Plan, hashes: np.ndarray) -> np.ndarray:
-    """Return the task of each hash."""
-    ends = np.array([plan.span(task)[1] for task in range(plan.tasks)])
-    return np.searchsorted(ends, buckets_of(hashes, plan.buckets), side="right")
