@@ -89,7 +89,6 @@ def test_open_windows_are_put_out_only_if_asked_for(spark: SparkSession, tmp_pat
     [
         ({"at_end": "drop"}, "at_end= takes 'flush', got 'drop'"),
         ({"at_end": "flush", "trigger": "1s"}, "at_end= is for runs whose input ends"),
-        ({"at_end": "flush", "path": "exchange"}, "at_end='flush' is for sources that are read directly"),
     ],
 )
 def test_what_cannot_be_flushed_is_refused_before_spark_starts(

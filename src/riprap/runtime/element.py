@@ -28,7 +28,7 @@ from riprap.runtime.inflow import END, has_all, recorded
 from riprap.runtime.ingest import Ingest
 from riprap.runtime.leaving import Leaving
 from riprap.runtime.listed_feed import spool_rows
-from riprap.runtime.lost_records import agree
+from riprap.runtime.lost_records import agree, agree_alone
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.pacing import pace_start
@@ -68,8 +68,11 @@ class Launch:
         home = self.home(plan)
         setting = self._save_setting(plan, site, home)
         if self.resume:
-            log = SparkLog(home / "spark", plan) if plan.ingests else None
-            agree(plan, site.ledger, log, clock=self.options.clock, tell=self.folder.event)
+            tell = self.folder.event
+            if plan.ingests:
+                agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
+            else:
+                agree_alone(plan, site.ledger, handed=Handed(home).batch, tell=tell)
             self.recover(plan, site, setting)
         else:
             site.ledger.begin(plan.buckets)

@@ -1,7 +1,7 @@
-"""Spark's own log of an element: which input it planned for each batch, and which batches it has committed.
+"""Spark's own log of an element that reads a source of Spark's: what it planned for each batch, and has committed.
 
     spark/metadata          {"id": "..."}                  the query's
-    spark/offsets/<batch>   v1, a line of settings, and a line for each source: where the batch ends
+    spark/offsets/<batch>   v1, a line of settings, and a line for each stream of the source: where the batch ends
     spark/commits/<batch>   written once the batch is published
 
 Spark writes these without syncing them, so a power cut may take the newest, or leave them empty. The ledger is durable
@@ -14,13 +14,12 @@ import json
 import re
 import uuid
 from pathlib import Path
-from typing import Any
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
-from riprap.graph.connectors import FromSpark, ReadBySpark
+from riprap.graph.connectors import FromSpark
 from riprap.graph.operators import Source
-from riprap.runtime.inflow import FRONTIER, NOTHING_YET, Planned
+from riprap.runtime.inflow import Planned
 from riprap.state.ledger import Record
 
 _VERSION = "v1"
@@ -36,25 +35,21 @@ class SparkLog:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
         self._plan = plan
-        sources = plan.graph.of_kind(Source)
-        self._by_spark = [s for s in sources if isinstance(s.connector, ReadBySpark)]
-        self._by_row = bool(plan.inlets) or len(self._by_spark) < len(sources)
+        (self._source,) = plan.graph.of_kind(Source)
 
     def planned(self, batch: int) -> Planned | None:
         """Return what was planned for a batch, None if that is gone or cannot be read."""
         try:
-            version, settings, *lines = (
+            # A DataFrame of the user's may have several streams in it: the first stands for all.
+            version, settings, end, *_ = (
                 (self.folder / "offsets" / str(batch)).read_text().rstrip("\n").split("\n")
             )
-            if version != _VERSION or len(lines) < self._by_row + len(self._by_spark):
-                return None
             json.loads(settings)
-            ends: dict[str, Any] = dict(json.loads(lines.pop(0))) if self._by_row else {}
-            # A DataFrame of the user's may have several streams in it: the first stands for all.
-            ends |= {source.name: line for source, line in zip(self._by_spark, lines, strict=False)}
-            return Planned.of(self._plan, batch, ends)
-        except (OSError, TypeError, ValueError, KeyError):
+            if end != _NOTHING:
+                json.loads(end)
+        except (OSError, ValueError):
             return None
+        return Planned.of(self._plan, batch, {self._source.name: end}) if version == _VERSION else None
 
     def committed(self, batch: int) -> bool:
         """Say whether Spark has committed a batch, which it does once sinks have it."""
@@ -86,9 +81,9 @@ class SparkLog:
     @property
     def _not_ours(self) -> bool:
         """Whether there is a source whose offsets mean nothing without what Spark itself wrote down about it."""
-        return any(isinstance(s.connector, FromSpark) for s in self._by_spark)
+        return isinstance(self._source.connector, FromSpark)
 
-    def put_right(self, record: Record, before: Record | None) -> bool:
+    def put_right(self, record: Record) -> bool:
         """See to it that the log says of the newest batch on record what the record says; return whether it did not.
 
         Spark goes by the newest entry and the one before it. A batch that was planned and is not on record was never
@@ -101,11 +96,9 @@ class SparkLog:
         if newest not in lost or self._not_ours:
             self.compare(record)
         if newest - 1 in lost:
-            starts = {name: start for name, (start, _) in record.sources.items()}
-            self._write(newest - 1, starts, record.time, before.frontier if before is not None else None)
+            self._write(newest - 1, record.sources[self._source.name][0], record.time)
         if newest in lost:
-            ends = {name: end for name, (_, end) in record.sources.items()}
-            self._write(newest, ends, record.time, record.frontier)
+            self._write(newest, record.sources[self._source.name][1], record.time)
         if lost:
             self._name_query()
         return damaged or bool(lost)
@@ -123,18 +116,12 @@ class SparkLog:
         begun = bool(self._listed("offsets") or self._listed("commits"))
         return self._name_query(missing_too=begun) or bool(dropped)
 
-    def _write(self, batch: int, ends: dict[str, Any], time: float, frontier: int | None) -> None:
+    def _write(self, batch: int, end: str | None, time: float) -> None:
         lines = [
             _VERSION,
             json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time * 1000), "conf": {}}),
+            _NOTHING if end is None else end,
         ]
-        if self._by_row:
-            by_spark = {s.name for s in self._by_spark}
-            offset = {name: end for name, end in ends.items() if name not in by_spark}
-            if self._plan.aligned and not self._plan.inlets:
-                offset[FRONTIER] = None if frontier == NOTHING_YET else frontier
-            lines.append(json.dumps(offset))
-        lines += [_NOTHING if ends.get(s.name) is None else ends[s.name] for s in self._by_spark]
         _replace(self.folder / "offsets" / str(batch), "\n".join(lines))
 
     def _name_query(self, *, missing_too: bool = True) -> bool:

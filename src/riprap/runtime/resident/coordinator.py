@@ -139,8 +139,9 @@ class Coordinator:
 
     def close(self) -> None:
         """Let go of the port."""
-        for worker in list(self._workers.values()):
-            self._drop(worker)
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                self._drop(key.data)
         self._selector.close()
         for each in (self._listener, self._woken, self._waking):
             each.close()
