@@ -101,7 +101,9 @@ def test_a_killed_driver_is_taken_up(
     work = killed_drivers / step
     folder = only_run(work / "runs")
     assert (work / "crashed").exists()
-    assert on_record(folder) == (1 if step == "gathered" else 2)
+    # Sinks are behind: the batches after it may be on record by the time it is published.
+    recorded = on_record(folder)
+    assert recorded == 1 if step == "gathered" else 2 <= recorded <= 5
     assert list((page_folder(folder) / "state").glob("*/*.page")), "state pages outlive their driver"
 
     take_up(spark, feed, work / "out", folder)
@@ -140,19 +142,52 @@ def test_a_killed_python_worker_changes_nothing(
         assert run.table("Sink").equals(feed.bargains)
 
 
-def test_a_killed_executor_changes_nothing(
+def stopped(marker: Path) -> psutil.Process:
+    """Wait for a process that stands still at its step."""
+    wait_until(lambda: marker.exists() and marker.read_text())
+    process = psutil.Process(int(marker.read_text()))
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+    return process
+
+
+def test_a_worker_whose_daemon_is_killed_changes_nothing(
+    spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "stopped"
+    for name, value in {"AT": "paged:2", "ONCE": str(marker), "BY": "SIGSTOP"}.items():
+        monkeypatch.setitem(spark.sparkContext.environment, f"RIPRAP_CRASH_{name}", value)
+    with bargain(feed.folder, rr.memory()).run(spark=spark, runs=runs, batch_rows=BATCH) as run:
+        worker = stopped(marker)
+        daemon = worker.parent()
+        assert daemon is not None
+        assert "pyspark.daemon" in " ".join(daemon.cmdline())
+        daemon.kill()
+        worker.resume()
+        run.wait()
+        assert run.table("Sink").equals(feed.bargains)
+    worker.wait(30)
+
+
+def test_a_killed_executor_and_a_worker_that_outlives_it_change_nothing(
     programs: Programs, feed: Feed, unharmed: tuple[Parts, Parts], runs: Path, tmp_path: Path
 ) -> None:
-    jobs = [job(feed, tmp_path / "out", master=CLUSTER, runs=str(runs))]
-    program = programs.start("find_bargains.py", tmp_path / "work", jobs)
-    wait_until(lambda: program.poll() is not None or any(on_record(f) >= 1 for f in runs.glob("*/latest")))
-    victim = executors(program.pid)[0]
-    os.kill(victim, signal.SIGKILL)
-    reached = on_record(only_run(runs))
+    """The worker has left its pages, stands still, loses its executor, and would answer once another has."""
+    work = tmp_path / "work"
+    config = {
+        f"spark.executorEnv.RIPRAP_CRASH_{name}": value
+        for name, value in {"AT": "answered:2", "ONCE": str(work / "stopped"), "BY": "SIGSTOP"}.items()
+    }
+    jobs = [job(feed, tmp_path / "out", master=CLUSTER, runs=str(runs), config=config)]
+    program = programs.start("find_bargains.py", work, jobs)
+    zombie = stopped(work / "stopped")
+    backend = next(p for p in zombie.parents() if p.pid in executors(program.pid))
+    backend.kill()
+    wait_until(lambda: on_record(only_run(runs)) >= 2)
+    zombie.resume()
     programs.finish(program)
-    assert reached < EVENTS // BATCH - 1, "it died before the last batch"
     assert json.loads((tmp_path / "out" / "outcome.json").read_text())["error"] is None
     assert outputs(tmp_path / "out") == unharmed
+    zombie.wait(30)
 
 
 @pytest.mark.slow
@@ -189,10 +224,11 @@ def test_a_missing_page_stops_the_run(
                     os.truncate(page, 100)
 
     app = bargain(feed.folder, rr.callback(damage))
-    run = app.run(spark=spark, runs=runs, batch_rows=BATCH, pages=tmp_path / "pages")
+    run = app.run(spark=spark, runs=runs, batch_rows=1_000, pages=tmp_path / "pages")
     with pytest.raises(rr.MissingPageError, match="state page '0000-000000000"), run:
         run.wait()
-    assert on_record(run.folder) == 2
+    # Sinks are behind: it may have come a little further before the pages were gone.
+    assert 2 <= on_record(run.folder) <= 6
 
 
 def executors(driver: int) -> list[int]:

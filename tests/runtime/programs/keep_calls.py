@@ -38,9 +38,10 @@ def note_times(path: Path) -> None:
     write = Ledger.write
 
     def write_and_note(ledger: Ledger, record: Record) -> None:
-        write(ledger, record)
+        # Before, for it may die at any moment: the last line of a batch counts.
         with path.open("a") as file:
             file.write(json.dumps([record.batch, record.time]) + "\n")
+        write(ledger, record)
 
     Ledger.write = write_and_note  # type: ignore[method-assign]
 
