@@ -113,6 +113,13 @@ def check_session(session: Any) -> SparkSession:
     return session
 
 
+def host_of(session: SparkSession) -> str:
+    """Return the address at which executors reach this process: none but this host's own can, if they are all here."""
+    if is_one_host(session):
+        return "127.0.0.1"
+    return session.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
+
+
 def is_one_host(session: SparkSession) -> bool:
     """Say whether all executors share this host's memory and files."""
     return (session.sparkContext.master or "").startswith("local")

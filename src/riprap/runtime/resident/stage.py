@@ -30,6 +30,7 @@ from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow, r
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
 from riprap.runtime.resident.slots import hold
 from riprap.runtime.resident.task import Resident
+from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
 from riprap.runtime.task import Answer
 
@@ -69,7 +70,7 @@ class ResidentStage:
         self._token = secrets.token_hex(16)
         self._tag = f"riprap-{secrets.token_hex(8)}"
         self._name = name
-        self._coordinator = Coordinator(plan.tasks, self._token)
+        self._coordinator = Coordinator(plan.tasks, self._token, host=host_of(session))
         self._job: threading.Thread | None = None
         self._over = threading.Event()
         self._dismissed = False
