@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from riprap.bench.kernel import WINDOW, Windows
-from riprap.runtime.packets import labels
 
 OUTPUT = "seq bigint, ticker string, vwap double, price double, size bigint, gain double"
 READ = ["seq", "ticker", "kind", "price", "size"]
@@ -64,7 +63,7 @@ def by_bucket(events: DataFrame, *, buckets: int, partitions: int) -> DataFrame:
     The bucket's numbers are chosen so that Spark's hash spreads the buckets evenly over the partitions, an
     expert's last step.
     """
-    numbers = labels(max(buckets, partitions))
+    numbers = _even_numbers(events.sparkSession, max(buckets, partitions))
     bucket = f.element_at(
         f.array(*(f.lit(n) for n in numbers)), f.pmod(f.hash("ticker"), f.lit(len(numbers))) + f.lit(1)
     )
@@ -73,6 +72,16 @@ def by_bucket(events: DataFrame, *, buckets: int, partitions: int) -> DataFrame:
         .groupBy("bucket")
         .applyInPandasWithState(_one_bucket, OUTPUT, _BUCKET_STATE, "append", "NoTimeout")
     )
+
+
+def _even_numbers(spark: SparkSession, partitions: int) -> list[int]:
+    """Find, for each partition, the smallest number that Spark's hash sends there."""
+    number = f.col("id").cast("int")
+    placed = spark.range(32 * partitions).select(number, f.pmod(f.hash(number), f.lit(partitions)))
+    smallest: dict[int, int] = {}
+    for value, partition in placed.collect():
+        smallest[partition] = min(value, smallest.get(partition, value))
+    return [smallest[partition] for partition in range(partitions)]
 
 
 def _one_bucket(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:

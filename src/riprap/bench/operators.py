@@ -31,7 +31,6 @@ from riprap.operators.arrival import Rows, arrive
 from riprap.operators.chunk import Chunk
 from riprap.operators.lookup import index_table
 from riprap.operators.stage import run_stage
-from riprap.runtime import packets
 from riprap.runtime.inflow import read_source
 from riprap.runtime.segments import Segment
 
@@ -165,24 +164,16 @@ def _all(past: Sequence[Rows], name: str) -> Any:
 
 
 def _movers(batches: int, rows: int) -> Iterator[tuple[str, int, list[float]]]:
-    """Measure what brings tuples to the operators: reading, keying and ordering, packing and unpacking."""
+    """Measure what brings tuples to the operators: reading, keying and ordering."""
     yield "source: read Parquet", 0, _read_rates(batches, rows)
     for keys in KEYS:
         plan = _compile(_sums, tasks=2)
-        arrived, packed, unpacked = [], [], []
+        arrived = []
         for read in _make_batches(keys, batches, rows):
             arrived.append(
                 _rate(rows, partial(arrive, plan.entries, {"feed": read}, span=(0, 1), buckets=2))[0]
             )
-            rate, sent = _rate(rows, partial(_pack, plan, read))
-            packed.append(rate)
-            rate, back = _rate(rows, partial(packets.unpack, plan, sent))
-            unpacked.append(rate)
-            if sorted(back["feed"].position.tolist()) != read.position.tolist():
-                raise RunError(f"packing lost tuples at {keys} keys")
         yield "arrival: key, keep one of two tasks' buckets", keys, arrived[WARM_UP:]
-        yield "packets: pack for two tasks", keys, packed[WARM_UP:]
-        yield "packets: unpack", keys, unpacked[WARM_UP:]
 
 
 def _sums(app: rr.Application, feed: rr.Stream) -> rr.Stream:
@@ -221,10 +212,6 @@ def _channel(batches: int, rows: int) -> Iterator[tuple[str, int, list[float]]]:
                 writer.trim()
             yield "channel: append for 8 buckets", keys, written[WARM_UP:]
             yield "channel: read half of the buckets", keys, taken[WARM_UP:]
-
-
-def _pack(plan: Plan, rows: Rows) -> list[pa.RecordBatch]:
-    return list(packets.pack(plan, 0, rows))
 
 
 def _rate(rows: int, work: Callable[[], Any]) -> tuple[float, Any]:
