@@ -4,19 +4,20 @@ import json
 import math
 from collections import defaultdict, deque
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from riprap.apps.market import generate
-from riprap.bench import BENCHMARKS, bargain, faults, operators, san
-from riprap.bench.answers import difference, first_of
+from riprap.bench import BENCHMARKS, bargain, faults, operators, san, trial
+from riprap.bench.answers import difference, first_of, read_answer
 from riprap.bench.baselines import run_bare
 from riprap.bench.feed import make_feed
 from riprap.bench.kernel import Windows
 from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, rounded, steady_rate
-from riprap.bench.trial import VARIANTS, Trial
+from riprap.bench.trial import VARIANTS, Trial, missing
 from riprap.errors import RunError
 
 QUOTE = {"seq": 1, "ticker": "A", "vwap": 10.0, "price": 9.0, "size": 100, "gain": 100.0}
@@ -107,12 +108,32 @@ def test_the_kernel_follows_the_definition_across_batches() -> None:
 
 
 def test_the_bare_loop_gives_one_answer_whatever_the_batch_size(tmp_path: Path) -> None:
-    from riprap.bench.answers import read_answer
-
     for rows in (500, 1500):
         feed = make_feed(tmp_path / f"feed-{rows}", 3000, rows_per_file=rows, seed=1)
         assert sum(rows for rows, _ in run_bare(feed.files, out=tmp_path / f"out-{rows}")) == 3000
     assert read_answer(tmp_path / "out-500").equals(read_answer(tmp_path / "out-1500"))
+
+
+@pytest.mark.parametrize("by", ["ticker", "bucket"])
+def test_bytewax_gives_the_answer_of_the_bare_loop(tmp_path: Path, by: Literal["ticker", "bucket"]) -> None:
+    pytest.importorskip("bytewax")
+    from riprap.bench.bytewax_flows import run_on_bytewax
+
+    feed = make_feed(tmp_path / "feed", 9000, rows_per_file=2000, seed=1)
+    run_bare(feed.files, out=tmp_path / "bare")
+    done = run_on_bytewax(feed.files, by=by, out=tmp_path / "out", recovery=tmp_path / "recovery")
+
+    assert [rows for rows, _ in done] == feed.rows
+    assert [moment for _, moment in done] == sorted(moment for _, moment in done)
+    assert difference(read_answer(tmp_path / "bare"), read_answer(tmp_path / "out")) is None
+
+
+def test_a_variant_whose_library_is_missing_is_skipped_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial, "find_spec", lambda name: None)
+    assert missing("bytewax_key") == "Bytewax is not installed: pip install 'riprap[bytewax]'"
+    assert missing("numba") is None
 
 
 def test_the_beginning_of_a_feed_is_whole_files(tmp_path: Path) -> None:
@@ -184,9 +205,9 @@ def test_operators_on_tiny_batches() -> None:
 
 
 @pytest.mark.slow
-def test_bargain_four_ways_on_tiny_batches() -> None:
+def test_bargain_all_ways_on_tiny_batches() -> None:
     plan = bargain.Plan(
-        events={2_000: {"riprap": 8_000, "by_key": 6_000, "by_bucket": 6_000, "numba": 8_000}},
+        events={2_000: dict.fromkeys(VARIANTS, 6_000) | {"riprap": 8_000}},
         repetitions=1,
         warm_up=WarmUp(batches=1, seconds=0.0),
     )
@@ -195,9 +216,10 @@ def test_bargain_four_ways_on_tiny_batches() -> None:
     json.dumps(result)
     assert result["same_answer"] is True
     for variant in VARIANTS:
+        assert missing(variant) is None
         assert result[variant]["events_per_s"]["2000"] > 0
         assert result[variant]["peak_memory_mb"]["2000"] > 10
-    assert set(result["ratios"]["2000"]) == {"by_key", "by_bucket", "numba"}
+    assert set(result["ratios"]["2000"]) == set(VARIANTS) - {"riprap"}
     assert "(b) applyInPandasWithState by ticker" in bargain.table(result)
 
 

@@ -46,7 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     for b in (
         Benchmark(
             name="bargain",
-            summary="Bargain Discovery on Riprap, on two ways of plain Spark, and on a bare Numba loop",
+            summary="Bargain Discovery on Riprap, two ways each on plain Spark and Bytewax, and a bare Numba loop",
             run=bargain.run,
             table=bargain.table,
         ),

@@ -10,6 +10,8 @@ _NAMES = {
     "by_key": "(b) applyInPandasWithState by ticker",
     "by_bucket": "(c) applyInPandasWithState by bucket, Numba",
     "numba": "(d) bare Numba loop, no Spark",
+    "bytewax_key": "(e) Bytewax by ticker, NumPy",
+    "bytewax_bucket": "(f) Bytewax by bucket, Numba",
 }
 
 
@@ -38,6 +40,8 @@ def _throughput(result: Mapping[str, Any]) -> str:
         head += [f"{int(size):,} rows a batch", "Riprap is", "peak memory"]
     rows = []
     for variant, name in _NAMES.items():
+        if variant not in result:
+            continue
         figures = result[variant]
         row = [name]
         for size in sizes:
@@ -47,16 +51,18 @@ def _throughput(result: Mapping[str, Any]) -> str:
             row.append(f"{figures['peak_memory_mb'][size]:,.0f} MB")
         rows.append(row)
     bars = "; ".join(
-        f"{int(size):,} rows: {_need(result, size, 'by_key', 'b')}, {_need(result, size, 'by_bucket', 'c')}"
-        for size in result["bars"]
+        f"{int(size):,} rows: "
+        + ", ".join(
+            f"{result['ratios'][size][variant]:.1f} of {least:g} times {_NAMES[variant][:3]}"
+            for variant, least in bars.items()
+            if variant in result
+        )
+        for size, bars in result["bars"].items()
     )
     verdict = f"\n\nBars ({'met' if result['bars_met'] else 'NOT met'}): {bars}." if bars else ""
+    verdict += "".join(f"\n\n{_NAMES[v]} was skipped. {why}." for v, why in result.get("skipped", {}).items())
     same = "the same" if result["same_answer"] else "NOT the same"
     return grid(head, rows) + f"\n\nAnswers: {same}." + verdict
-
-
-def _need(result: Mapping[str, Any], size: str, variant: str, letter: str) -> str:
-    return f"{result['ratios'][size][variant]:.1f} of {result['bars'][size][variant]:g} times ({letter})"
 
 
 def _scaling(result: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def by_bucket(events: DataFrame, *, buckets: int, partitions: int) -> DataFrame:
     The bucket's numbers are chosen so that Spark's hash spreads the buckets evenly over the partitions, an
     expert's last step.
     """
-    numbers = _labels(max(buckets, partitions))
+    numbers = _even_numbers(events.sparkSession, max(buckets, partitions))
     bucket = f.element_at(
         f.array(*(f.lit(n) for n in numbers)), f.pmod(f.hash("ticker"), f.lit(len(numbers))) + f.lit(1)
     )
@@ -72,6 +72,16 @@ def by_bucket(events: DataFrame, *, buckets: int, partitions: int) -> DataFrame:
         .groupBy("bucket")
         .applyInPandasWithState(_one_bucket, OUTPUT, _BUCKET_STATE, "append", "NoTimeout")
     )
+
+
+def _even_numbers(spark: SparkSession, partitions: int) -> list[int]:
+    """Find, for each partition, the smallest number that Spark's hash sends there."""
+    number = f.col("id").cast("int")
+    placed = spark.range(32 * partitions).select(number, f.pmod(f.hash(number), f.lit(partitions)))
+    smallest: dict[int, int] = {}
+    for value, partition in placed.collect():
+        smallest[partition] = min(value, smallest.get(partition, value))
+    return [smallest[partition] for partition in range(partitions)]
 
 
 def _one_bucket(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -163,27 +173,3 @@ def _write_bargains(path: Path, table: pa.Table, rows: Any, average: Any) -> Non
         "gain": (average - price) * size,
     }
     pq.write_table(pa.table(columns), path)
-
-
-def _labels(tasks: int) -> Sequence[int]:
-    """Choose, for each task, the smallest label that Spark's hash partitioning sends to it."""
-    found: dict[int, int] = {}
-    label = 0
-    while len(found) < tasks:
-        found.setdefault(_spark_hash(label) % tasks, label)
-        label += 1
-    return tuple(found[t] for t in range(tasks))
-
-
-def _spark_hash(value: int) -> int:
-    """Hash an int as Spark does to place a row: Murmur3, 32 bits, seed 42."""
-    k = value * 0xCC9E2D51 & 0xFFFFFFFF
-    k = (k << 15 | k >> 17) & 0xFFFFFFFF
-    h = 42 ^ (k * 0x1B873593 & 0xFFFFFFFF)
-    h = (h << 13 | h >> 19) & 0xFFFFFFFF
-    h = (h * 5 + 0xE6546B64) & 0xFFFFFFFF
-    h ^= 4
-    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
-    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    h ^= h >> 16
-    return h - (1 << 32) if h & 0x80000000 else h

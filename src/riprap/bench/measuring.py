@@ -146,10 +146,10 @@ class WarmUp:
     seconds: float
 
     def drop(self, batches: Sequence[tuple[int, float]], started: float) -> int:
-        """Return how many batches are warm-up; at least two are always left to measure."""
+        """Return how many batches are warm-up; the later half is always left to measure."""
         late = [end >= started + self.seconds for _, end in batches]
         count = max(self.batches, late.index(True) + 1 if True in late else len(batches))
-        return max(1, min(count, len(batches) - 2))
+        return max(1, min(count, len(batches) // 2))
 
 
 def steady_rate(outcome: Outcome, warm_up: WarmUp) -> float:

@@ -10,16 +10,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from riprap.bench.feed import FeedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Variant = Literal["riprap", "by_key", "by_bucket", "numba"]
-VARIANTS: tuple[Variant, ...] = ("riprap", "by_key", "by_bucket", "numba")
+Variant = Literal["riprap", "by_key", "by_bucket", "numba", "bytewax_key", "bytewax_bucket"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 CORES = 2
 MASTER = f"local[{CORES}]"
@@ -62,6 +63,8 @@ def run_trial(trial: Trial) -> dict[str, Any]:
     """Run a trial here; return its batches as (rows, moment of completion), and what else it can tell."""
     if trial.variant == "numba":
         return _bare(trial)
+    if trial.variant == "bytewax_key" or trial.variant == "bytewax_bucket":
+        return _bytewax(trial)
     from riprap.runtime.session import make_session
 
     # Tasks that stay take slots of their own.
@@ -80,6 +83,25 @@ def _bare(trial: Trial) -> dict[str, Any]:
     run_bare(trial.feed.files[:1], out=Path(trial.folder) / "compile")
     started = time.time()
     return {"started": started, "batches": run_bare(trial.feed.files, out=trial.out)}
+
+
+def _bytewax(trial: Trial) -> dict[str, Any]:
+    from riprap.bench.bytewax_flows import run_on_bytewax
+
+    by: Literal["ticker", "bucket"] = "ticker" if trial.variant == "bytewax_key" else "bucket"
+    started = time.time()
+    recovery = Path(trial.folder) / "recovery"
+    return {
+        "started": started,
+        "batches": run_on_bytewax(trial.feed.files, by=by, out=trial.out, recovery=recovery),
+    }
+
+
+def missing(variant: Variant) -> str | None:
+    """Say why a variant cannot run here, if it cannot."""
+    if variant.startswith("bytewax") and find_spec("bytewax") is None:
+        return "Bytewax is not installed: pip install 'riprap[bytewax]'"
+    return None
 
 
 def _plain_spark(trial: Trial, session: SparkSession) -> dict[str, Any]:
