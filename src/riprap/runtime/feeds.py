@@ -29,7 +29,7 @@ class Feed(Protocol):
         """See to it that the rows before one are known: an earlier process saw them."""
 
     def release(self, offset: int) -> None:
-        """Remove spooled rows before an offset: Spark will not ask for them again."""
+        """Remove spooled rows before an offset: nobody will ask for them again."""
 
     @property
     def over(self) -> bool:
@@ -38,6 +38,9 @@ class Feed(Protocol):
     @property
     def ended(self) -> bool:
         """Whether the input has ended, which is written down and holds for whoever takes the run up."""
+
+    def close(self) -> None:
+        """Look for no more, and let go of what is held."""
 
     def fix(self) -> None:
         """Take no input into account that is not there now."""

@@ -26,6 +26,8 @@ _BATCHES_AHEAD = 3
 _STANDS_SECONDS = 5.0
 # How long a process of a driver that is gone may take to end.
 _OTHERS_SECONDS = 30.0
+# How long to wait for the thread when it is to end: a server may take its time to answer.
+_END_SECONDS = 5.0
 
 
 class FetchedFeed:
@@ -34,7 +36,7 @@ class FetchedFeed:
     def __init__(
         self, source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
     ) -> None:
-        self._held = _hold(folder, f"source '{source.name}' ({source.location})")
+        self._lock = _hold(folder, f"source '{source.name}' ({source.location})")
         self.log = SegmentLog(folder)
         connector = source.connector
         assert isinstance(connector, FetchedSource)
@@ -49,7 +51,8 @@ class FetchedFeed:
         self._ahead = _BATCHES_AHEAD * batch_rows
         self._fetcher: Fetcher = open_fetcher(connector, tell)
         self._what = f"source '{source.name}' ({source.location})"
-        self._retry = Retry(f"{self._what}, {connector}", connector.patience, tell)
+        self._closed = threading.Event()
+        self._retry = Retry(f"{self._what}, {connector}", connector.patience, tell, sleep=self._pause)
         self._number = len(self.log.segments)
         self._taken = 0
         self._room = threading.Event()
@@ -81,6 +84,15 @@ class FetchedFeed:
         while self.log.segments and self.log.segments[0].end < offset and len(self.log.segments) > 1:
             Path(self.log.segments.pop(0).path).unlink(missing_ok=True)
 
+    def close(self) -> None:
+        self._closed.set()
+        self._room.set()
+        if self._thread is None:
+            os.close(self._lock)
+        else:
+            # It lets go of the folder itself: nobody else may number rows before it has ended.
+            self._thread.join(_END_SECONDS)
+
     @property
     def over(self) -> bool:
         return self._left or self.ended
@@ -94,8 +106,8 @@ class FetchedFeed:
 
     def _run(self) -> None:
         try:
-            while not self._leaving.asked and not self._read_all():
-                time.sleep(_POLL_SECONDS)
+            while not self._is_to_end and not self._read_all():
+                self._closed.wait(_POLL_SECONDS)
             if self._leaving.asked:
                 self._fetcher.close()
                 # The list says nothing of it: the input has not ended, and whoever takes the run up reads on.
@@ -106,6 +118,14 @@ class FetchedFeed:
             self._failure = error
         finally:
             self._fetcher.close()
+            os.close(self._lock)
+
+    @property
+    def _is_to_end(self) -> bool:
+        return self._closed.is_set() or self._leaving.asked
+
+    def _pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
 
     def _read_all(self) -> bool:
         """Fetch what there is; return whether that is all there is going to be."""
@@ -118,14 +138,14 @@ class FetchedFeed:
                     self._works()
                 if fetched is not None:
                     self._keep(fetched)
-                elif self._leaving.asked:
+                if self._closed.is_set() or (fetched is None and self._leaving.asked):
                     return True
             if self._once and not self._finite and not brought:
                 self._hung_up = True
                 raise ConnectionLost("closed by the server")
         except ConnectionLost as error:
             self._fetcher.close()
-            if self._leaving.asked:
+            if self._is_to_end:
                 return True
             self._retry.lost(error)
             return False
@@ -160,7 +180,7 @@ class FetchedFeed:
             )
         )
         self._number += 1
-        while self.log.rows - self._taken > self._ahead and not self._leaving.asked:
+        while self.log.rows - self._taken > self._ahead and not self._is_to_end:
             self._room.wait(_POLL_SECONDS)
             self._room.clear()
 

@@ -126,6 +126,9 @@ class Inflow(Protocol):
     def fix(self) -> None:
         """Take no input into account that is not there now."""
 
+    def close(self) -> None:
+        """Let go of it."""
+
 
 def open_inflow(plan: Plan, setting: Setting, options: RunOptions, rates: Mapping[str, float]) -> Inflow:
     """Open the input of a plan; some sources have a rate."""
@@ -202,6 +205,10 @@ class SourceInflow:
     def fix(self) -> None:
         for feed in self._feeds.values():
             feed.fix()
+
+    def close(self) -> None:
+        for feed in self._feeds.values():
+            feed.close()
 
     def latest(self, start: Offset, rows: int) -> Offset:
         for name, feed in self._feeds.items():
@@ -332,6 +339,8 @@ class ChannelInflow:
         return dict.fromkeys(self._plan.roots) | ({END: 0} if self._flush else {})
 
     def fix(self) -> None: ...
+
+    def close(self) -> None: ...
 
     def latest(self, start: Offset, rows: int) -> Offset:
         end, flush, over = dict(start), self._flush, self._flush

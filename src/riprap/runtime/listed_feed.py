@@ -88,6 +88,8 @@ class ListedFeed:
                 Path(segment.path).unlink(missing_ok=True)
             self._released += 1
 
+    def close(self) -> None: ...
+
     @property
     def over(self) -> bool:
         return self.ended

@@ -110,14 +110,14 @@ class ResidentStage:
 
     def _run(self) -> None:
         try:
+            inflow = open_inflow(self._plan, load_setting(self._setting), self._options, self._rates)
             try:
-                self._batches(
-                    open_inflow(self._plan, load_setting(self._setting), self._options, self._rates)
-                )
+                self._batches(inflow)
             except CancelledError:
                 self._runner.abandon()
                 return
             finally:
+                inflow.close()
                 self._runner.finish()
         except BaseException as error:
             # For whoever watches over the element, in another thread.
