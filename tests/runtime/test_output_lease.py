@@ -21,11 +21,11 @@ import riprap as rr
 from riprap.compiler import compile_graph
 from riprap.errors import RunError
 from riprap.graph.connectors import list_files
+from riprap.runtime.crew import Crew
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.output_lease import NAME, OutputLease, refuse_held
 from riprap.runtime.site import take_hold
-from riprap.runtime.supervision.crew import Crew
 from riprap.state.leases import lock
 
 HOLD = """
@@ -84,7 +84,7 @@ def begin_crew(graph: rr.Graph, spark: SparkSession, runs: Path, link: Any) -> N
         options=rr.RunOptions(batch_rows=10),
     )
     plans = compile_graph(graph, buckets=1, tasks=1).plans
-    Crew(launch, plans, housing, link).begin([plan.name for plan in plans], resume=())
+    Crew(launch, plans, housing, link.send).begin([plan.name for plan in plans], resume=())
     folder.end()
     lease.release()
 

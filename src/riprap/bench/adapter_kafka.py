@@ -24,7 +24,9 @@ _PARTITIONS = 2
 def kafka_cases(source_rows: int, sink_rows: int) -> Iterator[tuple[str, Case]]:
     """Yield a topic read, and a topic written, by Spark."""
     servers = server("RIPRAP_BENCH_KAFKA", "Kafka")
-    session = make_session("local[2]", {"spark.jars": ",".join(str(jar) for jar in connector_jars())})
+    session = make_session(
+        "local[2]", {"spark.jars": ",".join(str(jar) for jar in connector_jars())}, stages=1
+    )
     try:
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         _fill(session, servers, topic, source_rows)

@@ -26,7 +26,7 @@ from riprap.apps.wafer_model import require_river
 from riprap.apps.wafer_outage import crash_points, root_mean_square
 from riprap.apps.wafer_secom import read_secom
 from riprap.bench.measuring import Report, about, rounded
-from riprap.bench.wafer_crash import Stage
+from riprap.bench.wafer_crash import ELEMENTS, Stage
 from riprap.bench.wafer_errors import compare, distribution, errors_of, pairs_of, summarise
 from riprap.bench.wafer_figure import figures as figures
 from riprap.bench.wafer_kill import Killing
@@ -171,7 +171,8 @@ def run_plan(
 def _in_session(
     plan: Plan, folder: Path, track: _Track, session: Any
 ) -> tuple[dict[int, float], list[Trial]]:
-    own = _session(folder / "spark.log") if session is None else None
+    # Every trial has a task of each element that stays.
+    own = _session(folder / "spark.log", stages=len(ELEMENTS) * plan.at_once) if session is None else None
     try:
         stage = Stage(session=own or session, folder=folder, wafers=plan.wafers, pace=plan.pace)
         # Alone, and first: it also makes Spark and its workers warm.
@@ -206,10 +207,10 @@ def _persistently(way: Stage | Killing, point: Point, scenario: Scenario, track:
     raise AssertionError("a trial is made at least once")
 
 
-def _session(log: Path) -> Any:
+def _session(log: Path, *, stages: int) -> Any:
     from riprap.runtime.session import make_session
 
-    return make_session(MASTER, {"spark.log.level": "OFF"}, log)
+    return make_session(MASTER, {"spark.log.level": "OFF"}, log, stages=stages)
 
 
 def result_of(

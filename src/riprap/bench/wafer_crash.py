@@ -9,10 +9,9 @@ The way back is that of an element which a supervisor starts again; what is miss
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -23,8 +22,8 @@ from riprap.bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers,
 from riprap.compiler import compile_graph
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
-from riprap.runtime.element import Element, Launch
-from riprap.runtime.failures import as_riprap_error
+from riprap.runtime.crew import Crew
+from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import Close, close_books
@@ -33,21 +32,10 @@ from riprap.runtime.start import keep_state_layout
 from riprap.runtime.supervision.crashing import wipe_pages
 
 ELEMENTS = SOURCE, MODEL, LAST = "wafer", "model", "quality"
-# A query starts a Python process of its own, for which Spark waits ten seconds: not all may start at once.
-_START_AT_ONCE = 2
 _LOOK_SECONDS = 0.01
 _CHECK_SECONDS = 1.0
 _PATIENCE_SECONDS = 600.0
 _ROWS = 500_000
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What keeps queries that start from getting in each other's way."""
-
-    # Spark refuses two queries of one name, which is chosen just before the start.
-    naming: threading.Lock = field(default_factory=threading.Lock)
-    few: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_START_AT_ONCE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +46,6 @@ class Stage:
     folder: Path
     wafers: Wafers
     pace: Pace
-    gate: Gate = field(default_factory=Gate)
 
     def crash(self, point: Point, scenario: Scenario) -> Trial:
         """Run the application, crash its model once, and return what came of it."""
@@ -103,7 +90,7 @@ class Stage:
             protect=self.pace.policy(scenario),
             predictions=rr.memory(),
         )
-        running = Running(app.graph(), self.session, home / "runs", self.pace, self.gate)
+        running = Running(app.graph(), self.session, home / "runs", self.pace)
         try:
             running.start()
         except BaseException:
@@ -113,59 +100,45 @@ class Stage:
 
 
 class Running:
-    """A run whose elements are started, cut off and started again one by one."""
+    """A run whose model is cut off and started again."""
 
-    def __init__(self, graph: Graph, session: SparkSession, runs: Path, pace: Pace, gate: Gate) -> None:
-        self._pace = pace
-        self._gate = gate
+    def __init__(self, graph: Graph, session: SparkSession, runs: Path, pace: Pace) -> None:
         self._folder = RunFolder.create(runs, graph.name, time.time)
         layout = compile_graph(graph, buckets=1, tasks=1)
         keep_state_layout(self._folder, layout)
-        self._plans = {plan.name: plan for plan in layout.plans}
         self._housing, self._lease = take_hold(self._folder, None, None, one_host=True)
-        self._launch = Launch(
-            graph=graph,
-            session=session,
-            folder=self._folder,
-            resume=False,
-            options=rr.RunOptions(trigger=pace.trigger, batch_rows=_ROWS),
-        )
-        self._elements: dict[str, Element] = {}
-        self._going: set[str] = set()
+        options = rr.RunOptions(trigger=pace.trigger, batch_rows=_ROWS)
+        launch = Launch(graph=graph, session=session, folder=self._folder, resume=False, options=options)
+        special = {
+            # One batch of the source at a time, so that it can be cut off after a chosen wafer.
+            MODEL: replace(options, batch_rows=1),
+            LAST: replace(options, trigger=pace.last_trigger),
+        }
+        self._crew = Crew(launch, layout.plans, self._housing, options=special)
         self._checked = 0.0
 
     def start(self) -> None:
         """Start all elements, the source last: the pace begins with it."""
-        for name in ELEMENTS:
-            self._elements[name] = self._prepare(name, resume=False)
-        for element in self._elements.values():
-            element.take_sinks()
-            element.open_sinks()
         for name in reversed(ELEMENTS):
-            with self._gate.few:
-                self._go(name)
-                self.until(lambda: self._elements[name].active)  # noqa: B023  (called at once)
+            self._crew.begin([name], resume=())
+        self._check()
 
     def crash(self) -> float:
         """Cut the model off and wipe what the host's memory has of it; return when."""
         crashed = time.time()
-        self._elements[MODEL].cut_off()
-        self._going.remove(MODEL)
+        self._crew.cut_off(MODEL)
         folders = (self._housing.state, self._housing.results)
         wipe_pages(str(Path(folder) / MODEL) for folder in folders)
         return crashed
 
     def restart(self) -> None:
         """Start the model again, as a supervisor has it done."""
-        self._elements[MODEL] = self._prepare(MODEL, resume=True)
-        self._elements[MODEL].take_sinks()
-        self._elements[MODEL].open_sinks()
-        self._go(MODEL)
+        self._crew.begin([MODEL], resume=[MODEL])
 
     def finish(self, wafers: int) -> Seen:
         """Wait for the last of so many wafers, end the run, and return what it left."""
         self.await_wafers(LAST, wafers)
-        last = self._elements[LAST]
+        last = self._crew.elements[LAST]
         predictions, lots = (last.publishers[name].table() for name in ("Predictions", "Sink"))
         seen = Seen(
             predictions=predictions,
@@ -183,54 +156,39 @@ class Running:
 
     def await_wafers(self, name: str, wafers: int) -> None:
         """Wait until an element has so many wafers on record. What it reads is counted in batches of the source."""
-        self.until(lambda: not self._elements[SOURCE].behind({"Source": wafers}))
+        self.until(lambda: not self._crew.elements[SOURCE].behind({"Source": wafers}))
         came, edge = 0, 0
         for line in self._folder.read_metrics():
             if line["element"] == SOURCE and came < wafers:
                 came, edge = came + line["rows"], line["batch"]
-        self.until(lambda: not self._elements[name].behind({SOURCE: edge}))
+        self.until(lambda: not self._crew.elements[name].behind({SOURCE: edge}))
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for progress, and raise what went wrong instead."""
         done, moved = 0, time.monotonic()
         while not condition():
             now = time.monotonic()
-            batches = sum(self._elements[name].batch for name in self._going)
+            batches = sum(element.batch for element in self._crew.going)
             if batches != done:
                 done, moved = batches, now
             if now > moved + _PATIENCE_SECONDS:
                 raise RunError(f"the run in {self._folder.path} came no further")
             if now > self._checked + _CHECK_SECONDS:
                 self._checked = now
-                for element in self._elements.values():
-                    if (failure := element.failure()) is not None:
-                        raise as_riprap_error(failure)
+                self._check()
             time.sleep(_LOOK_SECONDS)
 
     def idle(self, end: float) -> None:
         """Let time pass while the other elements go on."""
         self.until(lambda: time.time() >= end)
 
-    def _prepare(self, name: str, *, resume: bool) -> Element:
-        launch = replace(self._launch, resume=resume)
-        if name == MODEL:
-            # One batch of the source at a time, so that it can be cut off after a chosen wafer.
-            launch = replace(launch, options=replace(launch.options, batch_rows=1))
-        elif name == LAST:
-            launch = replace(launch, options=replace(launch.options, trigger=self._pace.last_trigger))
-        plan = self._plans[name]
-        return launch.prepare(plan, self._housing.site(name, launch.home(plan)))
-
-    def _go(self, name: str) -> None:
-        self._elements[name].pass_over()
-        with self._gate.naming:
-            self._elements[name].start()
-        self._going.add(name)
+    def _check(self) -> None:
+        self._crew.watch()
+        for error in self._crew.errors.values():
+            raise error
 
     def _end(self, *, ended: bool) -> None:
-        for element in self._elements.values():
-            element.halt()
-            element.close_sinks()
+        self._crew.halt()
         nothing = Progress(tuples_out={}, seconds=0.0)
         how: Close = "ended" if ended else "interrupted"
         close_books(self._folder, self._lease, self._housing, nothing, how)

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -19,11 +19,9 @@ from riprap.adapters.bad_records import count_quarantined, read_quarantine
 from riprap.compiler import Layout
 from riprap.errors import RunError
 from riprap.graph.operators import Source
-from riprap.runtime.draining import Draining
-from riprap.runtime.element import Element
-from riprap.runtime.failures import as_riprap_error
+from riprap.runtime.crew import Crew
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.kafka import BrokerWatch, explained
+from riprap.runtime.kafka import BrokerWatch
 from riprap.runtime.meter import Progress, sum_up
 from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Housing
@@ -47,7 +45,7 @@ class Run:
         self,
         *,
         layout: Layout,
-        elements: Sequence[Element],
+        crew: Crew,
         session: SparkSession,
         owns_session: bool,
         folder: RunFolder,
@@ -58,8 +56,8 @@ class Run:
         self.graph = layout.graph
         self.layout = layout
         self.session = session
-        self._elements = tuple(elements)
-        self._publishers = {name: p for e in elements for name, p in e.publishers.items()}
+        self._crew = crew
+        self._publishers = {name: p for e in crew.elements.values() for name, p in e.publishers.items()}
         self._owns_session = owns_session
         self._folder = folder
         self._lease = lease
@@ -79,12 +77,12 @@ class Run:
     @property
     def running(self) -> bool:
         """Whether anything is still going."""
-        self._settle()
-        return any(element.active for element in self._elements)
+        self._crew.watch()
+        return bool(self._crew.going)
 
     def progress(self) -> Progress:
         """Return how far the run has come."""
-        summed = sum_up([e.meter for e in self._elements], self._clock() - self._began)
+        summed = sum_up([e.meter for e in self._crew.elements.values()], self._clock() - self._began)
         return replace(summed, quarantined=sum(self._folder.quarantined().values()))
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -93,14 +91,11 @@ class Run:
         Return False if ``timeout`` seconds passed first. A run with a trigger goes on until it is stopped.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.running and self._failed() is None:
+        while self.running and not self._crew.errors:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            going = next((e for e in self._elements if e.active), None)
-            if going is not None:
-                going.await_end(_POLL_SECONDS)
+            self._crew.going[0].await_end(_POLL_SECONDS)
         self._raise_failure()
-        self._flush()
         self._warn()
         return True
 
@@ -117,15 +112,16 @@ class Run:
             return
         ended = False
         try:
-            self._drain(Draining(self.graph, self._folder, resume=resume))
             if not self._told:
+                self._crew.stop(resume=resume)
+                while self.running and not self._crew.errors:
+                    self._crew.going[0].await_end(_POLL_SECONDS)
                 self._raise_failure()
-                self._flush()
                 self._warn()
                 ended = True
         finally:
             # Also when the wait for what is under way was cut short: nothing may go on without the lease.
-            self._halt()
+            self._crew.halt()
             self._close("stopped" if ended and resume else "ended" if ended else "interrupted")
 
     def table(self, sink: str) -> pa.Table:
@@ -175,45 +171,8 @@ class Run:
         if error is None:
             self.stop()
         elif not self._over:
-            self._halt()
+            self._crew.halt()
             self._close("interrupted")
-
-    def _settle(self) -> None:
-        for element in self._elements:
-            element.settle()
-
-    def _drain(self, draining: Draining) -> None:
-        """Halt the elements, each when it may."""
-        for element in self._elements:
-            if self._failed() is None:
-                element.leave_off()
-        for element in self._elements:
-            while self._failed() is None and not draining.may_halt(element):
-                element.await_end(_POLL_SECONDS)
-            element.halt(save=draining.resume)
-            if self._failed() is not None:
-                self._halt()
-                return
-            self._check_held(draining, element)
-            if not draining.resume:
-                element.finish()
-
-    def _check_held(self, draining: Draining, element: Element) -> None:
-        try:
-            if not self._told:
-                draining.check_held(element)
-        except RunError as error:
-            self._told = True
-            self._folder.event("failed", error=type(error).__name__, message=str(error))
-            raise
-
-    def _halt(self) -> None:
-        for element in self._elements:
-            element.halt()
-
-    def _flush(self) -> None:
-        for element in self._elements:
-            element.flush()
 
     def _warn(self) -> None:
         """Say once, to whoever looks at the screen, that all records were bad."""
@@ -230,24 +189,17 @@ class Run:
                 f"They are in {folders[name]}"
             )
 
-    def _failed(self) -> BaseException | None:
-        return next((f for e in self._elements if (f := e.failure()) is not None), None)
-
     def _raise_failure(self) -> None:
-        failure = self._failed()
-        if failure is not None:
+        for error in self._crew.errors.values():
             self._told = True
             # The others would go on without it.
-            self._halt()
-            error = explained(as_riprap_error(failure), self.graph)
+            self._crew.halt()
             self._folder.event("failed", error=type(error).__name__, message=str(error))
-            raise error from failure
+            raise error
 
     def _close(self, how: Close) -> None:
         self._over = True
         self._brokers.stop()
-        for element in self._elements:
-            element.close_sinks()
         close_books(self._folder, self._lease, self._housing, self.progress(), how)
         if self._owns_session:
             self.session.stop()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from riprap.compiler import Layout, Plan, compile_graph, describe_state
+from riprap.compiler import Layout, compile_graph, describe_state
 from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
@@ -21,8 +20,8 @@ from riprap.graph.options import RunOptions
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
-from riprap.runtime.element import Element, Launch
-from riprap.runtime.failures import as_riprap_error
+from riprap.runtime.crew import Crew
+from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder, read_about
 from riprap.runtime.jvm_output import LOG, JvmLog
 from riprap.runtime.kafka import check_connector, session_config
@@ -82,15 +81,16 @@ def run(graph: Graph, options: RunOptions) -> Run:
                 options=options,
                 stays=share.stays,
             )
-            try:
-                elements = start_elements(launch, layout.plans, housing)
-            except PySparkException as error:
-                raise as_riprap_error(error) from error
+            crew = Crew(launch, layout.plans, housing)
+            crew.begin(names := [plan.name for plan in layout.plans], resume=names if resume else ())
+            for error in crew.errors.values():
+                crew.halt()
+                raise error
             if not resume:
                 folder.be_latest()
         return Run(
             layout=layout,
-            elements=elements,
+            crew=crew,
             session=session,
             owns_session=given is None,
             folder=folder,
@@ -167,26 +167,6 @@ def settle_buckets(folder: RunFolder, asked: int | None, tasks: int) -> int:
     """Return the number of buckets: what was asked for, what the run began with, or enough for its tasks."""
     known = folder.state_layout()
     return asked or (int(known["buckets"]) if known else max(8, 2 * tasks))
-
-
-def start_elements(launch: Launch, plans: Iterable[Plan], housing: Housing) -> list[Element]:
-    """Prepare elements, then start them; if one does not start, none goes on."""
-    elements = [launch.prepare(plan, housing.site(plan.name, launch.home(plan))) for plan in plans]
-    try:
-        # Before the queries: opening a sink may replace earlier output, so everything else must be in order.
-        for element in elements:
-            element.take_sinks()
-        for element in elements:
-            element.open_sinks()
-        for element in elements:
-            element.pass_over()
-            element.start()
-    except BaseException:
-        for element in elements:
-            element.halt()
-            element.close_sinks()
-        raise
-    return elements
 
 
 def keep_state_layout(folder: RunFolder, layout: Layout) -> None:

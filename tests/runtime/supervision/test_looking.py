@@ -12,10 +12,11 @@ import pytest
 
 import riprap as rr
 from riprap.runtime.changes import Changes
+from riprap.runtime.crew import Crew
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.site import Housing
-from riprap.runtime.supervision.crew import Crew, SparkGoneError
 from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.driver import SparkGoneError, report_by
 from riprap.runtime.supervision.messages import Link
 from riprap.runtime.supervision.requests import ask_to_stop
 from riprap.runtime.supervision.standing import Conditions
@@ -101,9 +102,12 @@ def test_without_its_jvm_a_process_reports_no_failure_of_an_element(tmp_path: Pa
         raise ConnectionRefusedError(111, "Connection refused")
 
     spark = SimpleNamespace(_jsc=SimpleNamespace(sc=lost))
-    launch: Any = SimpleNamespace(session=SimpleNamespace(sparkContext=spark), home=lambda plan: lost())
+    session: Any = SimpleNamespace(sparkContext=spark)
+    # It has not even options, so that nothing can be started.
+    launch: Any = SimpleNamespace(session=session, home=lambda plan: tmp_path)
     said, mouth = os.pipe()
-    crew = Crew(launch, [plan], Housing(str(tmp_path), str(tmp_path), 0, "", 1, 1), Link(said, mouth))
+    housing = Housing(str(tmp_path), str(tmp_path), 0, "", 1, 1)
+    crew = Crew(launch, [plan], housing, report_by(Link(said, mouth), session))
 
     with pytest.raises(SparkGoneError):
         crew.begin(["sums"], resume=["sums"])

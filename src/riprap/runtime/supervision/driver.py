@@ -14,8 +14,9 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
 from riprap.ownership import read_file
+from riprap.runtime.crew import Crew, Report
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
@@ -32,7 +34,6 @@ from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
 from riprap.runtime.start import spark_of, stages_of
-from riprap.runtime.supervision.crew import Crew, SparkGoneError, check_spark
 from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.messages import Link, Message
 from riprap.runtime.supervision.presence import announce, withdraw
@@ -40,6 +41,31 @@ from riprap.runtime.supervision.warming import warm_up
 
 BEAT_SECONDS = 0.2
 _POLL_SECONDS = 0.05
+
+
+class SparkGoneError(Exception):
+    """The JVM of this process does not answer, or has stopped Spark: nothing can be tried again here."""
+
+
+def check_spark(session: SparkSession) -> None:
+    """Raise an error unless there is a Spark to work with. A JVM that hangs gives no answer, and no error."""
+    try:
+        stopped = session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError) as error:
+        raise SparkGoneError from error
+    if stopped:
+        raise SparkGoneError
+
+
+def report_by(link: Link, session: SparkSession) -> Report:
+    """Tell the supervisor what an element has come to; without Spark it is the process that has failed."""
+
+    def report(what: str, **details: Any) -> None:
+        if what == "failed":
+            check_spark(session)
+        link.send(what, **details)
+
+    return report
 
 
 class Driver:
@@ -137,7 +163,7 @@ class Driver:
         self._lock = announce(self._folder.path, self._process, pages)
         sources = [s for plan in plans for s in plan.graph.of_kind(Source)]
         whole = [graph[s.name] for s in sources]
-        crew = Crew(launch, plans, housing, self._link)
+        crew = Crew(launch, plans, housing, report_by(self._link, session))
         self._crew = crew
         crew.begin(told["elements"], resume=told["resume"])
         # Elements have looked for their brokers before they started.

@@ -1,37 +1,36 @@
-"""The processing elements of one driver process: started, watched, started again, and drained, each by itself."""
+"""The processing elements of one process: started, watched, started again, and drained, each by itself.
+
+    prepare all -> take hold of all sinks -> open all sinks -> start -> watch ... -> end
+
+A run in one process, a driver process of a supervised one and trials of recovery all go this way.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+from typing import Any, Protocol
 
 from riprap.compiler import Plan
+from riprap.errors import RiprapError
+from riprap.graph.options import RunOptions
 from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.kafka import explained
 from riprap.runtime.site import Housing
-from riprap.runtime.supervision.messages import Link
 from riprap.state.ledger import Ledger
 
 
-class SparkGoneError(Exception):
-    """The JVM of this process does not answer, or has stopped Spark: nothing can be tried again here."""
+class Report(Protocol):
+    """Takes note of what an element has come to: started, failed, caught up, ended."""
+
+    def __call__(self, what: str, **details: Any) -> None: ...
 
 
-def check_spark(session: SparkSession) -> None:
-    """Raise an error unless there is a Spark to work with. A JVM that hangs gives no answer, and no error."""
-    try:
-        stopped = session.sparkContext._jsc.sc().isStopped()
-    except (Py4JError, OSError) as error:
-        raise SparkGoneError from error
-    if stopped:
-        raise SparkGoneError
+def _to_nobody(what: str, **details: Any) -> None: ...
 
 
 @dataclass(slots=True)
@@ -46,23 +45,32 @@ class _Member:
 
 
 class Crew:
-    """What a driver process runs. An element that fails is reported, and waits for what the supervisor decides."""
+    """What a process runs. An element that fails is reported, and waits for what is decided; the others go on.
+
+    ``options`` are those of elements that run otherwise than the rest.
+    """
 
     def __init__(
         self,
         launch: Launch,
         plans: Sequence[Plan],
         housing: Housing,
-        link: Link,
+        report: Report = _to_nobody,
+        *,
+        options: Mapping[str, RunOptions] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._launch = launch
         self._plans = tuple(plans)
         self._housing = housing
-        self._link = link
+        self._report = report
+        self._options = options or {}
         self._clock = clock
         self._members: dict[str, _Member] = {}
         self._draining: Draining | None = None
+        # As they were started last, those that have ended or failed included.
+        self.elements: dict[str, Element] = {}
+        self.errors: dict[str, RiprapError] = {}
 
     def begin(self, names: Iterable[str], *, resume: Collection[str]) -> None:
         """Start elements, those named in ``resume`` where an earlier process left them.
@@ -70,6 +78,8 @@ class Crew:
         Opening a sink may replace earlier output, so first everything else must be in order.
         """
         wanted, began = set(names), self._clock()
+        for name in wanted:
+            self.errors.pop(name, None)
         elements = [plan for plan in self._plans if plan.name in wanted]
         new = {plan.name for plan in elements} - set(resume)
         prepared: list[Element] = []
@@ -111,6 +121,11 @@ class Crew:
             for member in self._members.values():
                 member.element.leave_off()
 
+    @property
+    def going(self) -> list[Element]:
+        """The elements that have neither failed nor ended."""
+        return [member.element for member in self._members.values() if not member.failed]
+
     def watch(self) -> None:
         """Take each element a step further, and report what happened to it."""
         for name, member in list(self._members.items()):
@@ -125,16 +140,24 @@ class Crew:
         return {name: (element.batch, element.active and element.busy) for name, element in going}
 
     def halt(self) -> None:
-        """End all queries between two batches."""
+        """End all elements between two batches."""
         for member in self._members.values():
             member.element.halt()
             member.element.close_sinks()
+        self._members.clear()
+
+    def cut_off(self, name: str) -> None:
+        """End an element in the middle of what there is, as a crash would."""
+        element = self._members.pop(name).element
+        element.cut_off()
+        element.close_sinks()
 
     def _prepare(self, plan: Plan, *, resume: bool) -> Element:
         site = self._housing.site(plan.name, self._launch.home(plan))
         # A process may have died after the first batch, and before anybody knew that the element had started.
         known = resume or any(batch >= 0 for batch in site.ledger.batches())
-        return replace(self._launch, resume=known).prepare(plan, site)
+        options = self._options.get(plan.name, self._launch.options)
+        return replace(self._launch, resume=known, options=options).prepare(plan, site)
 
     def _start(self, element: Element, began: float) -> None:
         edge = element.edge()
@@ -144,7 +167,8 @@ class Crew:
         if self._draining is not None:
             element.leave_off()
         self._members[element.plan.name] = member
-        self._link.send(
+        self.elements[element.plan.name] = element
+        self._report(
             "started",
             element=element.plan.name,
             restore=self._clock() - began,
@@ -165,7 +189,7 @@ class Crew:
         past = not element.behind(member.edge) if element.plan.inlets else element.batch > member.batch
         if not member.caught_up and (over or past):
             member.caught_up = True
-            self._link.send("caught up", element=name)
+            self._report("caught up", element=name)
         if over:
             self._end(name, element)
 
@@ -181,7 +205,7 @@ class Crew:
         element.flush()
         element.close_sinks()
         del self._members[name]
-        self._link.send("ended", element=name)
+        self._report("ended", element=name)
 
     def _recorded(self, name: str) -> int:
         """Return the newest batch that an element which is not at work has on record."""
@@ -190,16 +214,17 @@ class Crew:
 
     @contextlib.contextmanager
     def _reporting(self, name: str, *, final: bool = False) -> Iterator[None]:
-        """Report what goes wrong with an element; without Spark it is the process that has failed."""
+        """Report what goes wrong with an element."""
         try:
             yield
         except Exception as failure:
-            check_spark(self._launch.session)
             member = self._members.get(name)
             if member is not None:
                 member.failed = True
             error = explained(as_riprap_error(failure), self._launch.graph)
-            self._link.send(
+            error.__cause__ = error.__cause__ or (failure if failure is not error else None)
+            self.errors[name] = error
+            self._report(
                 "failed",
                 element=name,
                 error=type(error).__name__,
