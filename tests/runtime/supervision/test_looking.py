@@ -104,7 +104,7 @@ def test_without_its_jvm_a_process_reports_no_failure_of_an_element(tmp_path: Pa
     spark = SimpleNamespace(_jsc=SimpleNamespace(sc=lost))
     session: Any = SimpleNamespace(sparkContext=spark)
     # It has not even options, so that nothing can be started.
-    launch: Any = SimpleNamespace(session=session, home=lambda plan: tmp_path)
+    launch: Any = SimpleNamespace(session=session, home=lambda plan: tmp_path, graph=rr.Graph("app", ()))
     said, mouth = os.pipe()
     housing = Housing(str(tmp_path), str(tmp_path), 0, "", 1, 1)
     crew = Crew(launch, [plan], housing, report_by(Link(said, mouth), session))
