@@ -18,6 +18,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "riprap"
 LAYERS = (
     "errors",
     "ownership",
+    "cache",
+    "machine_code",
     "expressions",
     "graph",
     "drawing",
