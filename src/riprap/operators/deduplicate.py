@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from riprap.graph.operators import Deduplicate
 from riprap.machine_code import compiled
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints
+from riprap.operators.chunk import Chunk, Ints, order_numbers
 from riprap.operators.given import Given, Result
 from riprap.operators.hold import ClockTimes
 from riprap.state.keys import KeyTable, encode_keys, join_tables

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from riprap.graph.operators import Delay, Throttle
 from riprap.machine_code import compiled
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints, struct_of
+from riprap.operators.chunk import Chunk, Ints, order_numbers, struct_of
 from riprap.operators.events import Events, in_event_order
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.given import Given, Result

@@ -20,8 +20,7 @@ from riprap.expressions import normalise
 from riprap.graph.operators import Join
 from riprap.graph.operators.base import read_by
 from riprap.machine_code import compiled
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints, concatenate, no_marks
+from riprap.operators.chunk import Chunk, Ints, concatenate, no_marks, order_numbers
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.functor import compute
 from riprap.operators.given import Given, Result, hash_part
