@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
+from riprap.feeds import tables as lookups
 from riprap.graph.operators import Outlet, Sink, Source
-from riprap.operators.arrival import Rows
-from riprap.runtime import tables as lookups
 from riprap.runtime.sinks import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
+from riprap.stage.arrival import Rows
 from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
 from riprap.state.seals import KEY, make_key

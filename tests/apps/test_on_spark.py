@@ -21,7 +21,7 @@ from riprap.apps.logwatch import logwatch
 from riprap.apps.made_log import YEAR, make_log
 from riprap.apps.mails import write_mails
 from riprap.apps.wordcount import wordcount
-from riprap.runtime.segments import SegmentLog
+from riprap.feeds.segments import SegmentLog
 
 
 @pytest.mark.parametrize("batch_rows", [1_999, 100_000])

@@ -21,7 +21,7 @@ from riprap.compiler.passes import (
 )
 from riprap.graph.connectors import FromSpark, Memory, Rows
 from riprap.graph.operators import Inlet, Outlet, Sink, Source
-from riprap.operators.arrival import Entry
+from riprap.stage.arrival import Entry
 
 
 def only(layout: Layout) -> Plan:

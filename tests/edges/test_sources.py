@@ -33,8 +33,9 @@ from tests.edges.rigs import (
 from tests.runtime.harness import Programs, only_run, wait_until
 
 import riprap as rr
+from riprap.feeds import fetched_feed
+from riprap.feeds.feed import Feed, open_feed
 from riprap.graph.operators import Source
-from riprap.runtime import feeds, fetched_feed
 
 COPY = Path(__file__).with_name("copy_sources.py")
 FILES = ("csv", "json", "text")
@@ -292,10 +293,8 @@ def test_nobody_fetches_while_a_process_of_an_earlier_driver_does(
     source = copying([rig], tmp_path / "out").graph()["tcp"]
     assert isinstance(source, Source)
 
-    def open_again() -> feeds.Feed:
-        return feeds.open_feed(
-            source, tmp_path, tmp_path, finite=True, batch_rows=1, tell=lambda kind, **_: None
-        )
+    def open_again() -> Feed:
+        return open_feed(source, tmp_path, tmp_path, finite=True, batch_rows=1, tell=lambda kind, **_: None)
 
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "fetching.lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as earlier:

@@ -32,11 +32,11 @@ from riprap.adapters.fetching import Fetched
 from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpFetcher
 from riprap.errors import RunError
+from riprap.feeds.fetched_feed import FetchedFeed
+from riprap.feeds.leaving import Leaving
 from riprap.graph.connectors import FromTcp
 from riprap.graph.operators import Source
 from riprap.runtime import draining
-from riprap.runtime.fetched_feed import FetchedFeed
-from riprap.runtime.leaving import Leaving
 
 # test_sources and test_sinks have the same for every system.
 pytestmark = pytest.mark.slow

@@ -159,7 +159,7 @@ def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> Non
     other = kernel.encode_keys([pa.array([2], pa.int32()), pa.array(["x"])], 1)[0].hashes
     place = indexed.schema.get_field_index(kernel.HASH)
     clashing = indexed.set_column(place, kernel.HASH, pa.array(other))
-    monkeypatch.setattr("riprap.runtime.tables.index_table", lambda operator, table: clashing)
+    monkeypatch.setattr("riprap.feeds.tables.index_table", lambda operator, table: clashing)
 
     got = run_batches(
         looked_up(table, "drop"), [{"source": pa.Table.from_pylist([{"id": 2, "part": "x", "v": 1}], SCHEMA)}]

@@ -12,10 +12,10 @@ from tests.runtime.harness import wait_until
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
+from riprap.feeds.leaving import Leaving
 from riprap.graph.operators import Outlet
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import END, Inflow, Offset, open_inflow, read_piece
-from riprap.runtime.leaving import Leaving
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.settings import Setting
 from riprap.runtime.site import Site

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from riprap.cache import cache_folder
 from riprap.errors import RunError
-from riprap.runtime.kafka_jars import CONNECTOR, Jar, cache_folder, connector_jars, maven_repository
+from riprap.runtime.kafka_jars import CONNECTOR, Jar, connector_jars, maven_repository
 
 
 def jar_of(artifact: str, content: bytes) -> Jar:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from riprap.operators.stage import Activity
 from riprap.runtime.meter import Meter
 from riprap.runtime.task import Answer
+from riprap.stage.fused import Activity
 from riprap.state.ledger import Manifest, Output, Record
 
 

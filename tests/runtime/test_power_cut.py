@@ -21,8 +21,8 @@ from tests.runtime.harness import PROGRAMS, only_run
 
 import riprap as rr
 from riprap.channels import ChannelReader
+from riprap.feeds.segments import SegmentLog
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.segments import SegmentLog
 from riprap.state.ledger import Ledger
 
 ROWS, BATCH = 80, 5

@@ -20,13 +20,13 @@ import riprap as rr
 from riprap.adapters.bad_records import read_quarantine
 from riprap.errors import FormatError, GraphError, RunError
 from riprap.expressions import normalise, parse_schema
+from riprap.feeds import listed_feed
+from riprap.feeds.listed_feed import ListedFeed, spool_rows
+from riprap.feeds.reading import read_rows
+from riprap.feeds.segments import Segment, SegmentLog
 from riprap.graph.connectors import SourceConnector
 from riprap.graph.operators import Source
-from riprap.runtime import listed_feed
-from riprap.runtime.listed_feed import ListedFeed, spool_rows
 from riprap.runtime.positions import Positions
-from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import Segment, SegmentLog
 from riprap.runtime.start import check_files
 
 SCHEMA = parse_schema("n bigint, s string")
@@ -648,7 +648,7 @@ def test_what_a_dead_process_listed_is_synced_by_the_next(
     path = log.spool(0, pa.table({"n": [1, 2]}))
     log.add(Segment(file="fetched", path=str(path), kind="arrow", start=0, rows=2))
     synced: list[Path] = []
-    monkeypatch.setattr("riprap.runtime.segments.sync_file", synced.append)
+    monkeypatch.setattr("riprap.feeds.segments.sync_file", synced.append)
 
     SegmentLog(tmp_path).sync()
 

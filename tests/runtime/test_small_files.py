@@ -16,17 +16,17 @@ from riprap.adapters.bad_records import BadRecord, read_quarantine, write_quaran
 from riprap.channels import Channel
 from riprap.channels.notes import Notes
 from riprap.errors import DamagedFileError, FormatError
+from riprap.feeds.leaving import Leaving
+from riprap.feeds.pacing import pace_start
+from riprap.feeds.segments import SegmentLog
+from riprap.feeds.tables import Tables, load_tables
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import Inspection
 from riprap.runtime.checkpointing.recovery import read_wishes, wish
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.leaving import Leaving
-from riprap.runtime.pacing import pace_start
-from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, load_setting, save_setting
 from riprap.runtime.site import Site
 from riprap.runtime.supervision import presence
-from riprap.runtime.tables import Tables, load_tables
 from riprap.state.ledger import Ledger, Manifest, Output, Record
 from riprap.state.pages import PageStore
 

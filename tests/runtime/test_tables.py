@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import riprap as rr
-from riprap.runtime.tables import Tables, load_tables
+from riprap.feeds.tables import Tables, load_tables
 
 
 def graph(table: Any, by: str = "id") -> rr.Graph:
@@ -189,7 +189,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_later(
     tables = Tables(folder, graph(file), warnings.append)
     tables.settle(0)
     write(file, [1], "second")
-    from riprap.runtime import tables as module
+    from riprap.feeds import tables as module
 
     read = module._read
 

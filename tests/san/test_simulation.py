@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 from tests.san.nets import queue, sample_nets
 
+from riprap.cache import private_folder
 from riprap.san import (
     Activity,
     At,
@@ -43,7 +44,6 @@ from riprap.san import (
     simulate,
     solve,
 )
-from riprap.san.loading import private_folder
 
 QUEUE = queue(0.8, 1.0, 6)
 JOBS: list[Reward] = [Rate("jobs", "jobs", Mean(0, 50)), Impulse("served", {"serve": 1}, Total(0, 50))]
@@ -191,8 +191,7 @@ def test_what_cannot_be_simulated() -> None:
 
 def test_a_second_process_finds_what_the_first_compiled() -> None:
     mine = simulate(QUEUE, JOBS, replications=10, seed=1)
-    folder = private_folder(os.environ)
-    assert folder is not None
+    folder = private_folder("nets")
     assert folder.stat().st_mode & 0o777 == 0o700
     kept = sorted(folder.rglob("*.nbc"))
     assert kept
@@ -208,12 +207,3 @@ def test_a_second_process_finds_what_the_first_compiled() -> None:
     )  # fmt: skip
     assert float(done.stdout) == mine["jobs"].mean
     assert sorted(folder.rglob("*.nbc")) == kept
-
-
-def test_no_folder_of_others_is_used(tmp_path: Path) -> None:
-    folder = private_folder({"RIPRAP_CACHE": str(tmp_path)})
-    assert folder is not None
-    folder.chmod(0o755)
-    assert private_folder({"RIPRAP_CACHE": str(tmp_path)}) is None
-    (tmp_path / "file").touch()
-    assert private_folder({"RIPRAP_CACHE": str(tmp_path / "file")}) is None

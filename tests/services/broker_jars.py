@@ -12,8 +12,9 @@ from pathlib import Path
 import pyspark
 from tests.services.server import UnavailableError
 
+from riprap.cache import cache_folder
 from riprap.runtime.java import JavaNotFoundError, find_java
-from riprap.runtime.kafka_jars import cache_folder, maven_repository
+from riprap.runtime.kafka_jars import maven_repository
 
 VERSION = "3.9.1"
 

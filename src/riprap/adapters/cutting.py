@@ -5,9 +5,10 @@ Separator, quote, escape and comment are bytes, or -1 where there is none.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from riprap.machine_code import compiled
 
 # What is wrong with a record, if anything.
 FINE, TOO_LONG, OPEN_QUOTE, TEXT_AFTER, TEXT_AFTER_LATER = range(5)
@@ -22,21 +23,21 @@ _NUMBERS = np.uint64(0x0001020304050607)
 _ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _equal(word, pattern):  # type: ignore[no-untyped-def]
     """Set the top bit of each byte of a word that is the byte of the pattern."""
     other = word ^ pattern
     return ~(((other & _SEVENS) + _SEVENS) | other | _SEVENS)
 
 
-@numba.njit(cache=True)
+@compiled
 def _is_space(data, start, end):  # type: ignore[no-untyped-def]
     while start < end and (data[start] == 32 or data[start] == 9 or data[start] == _CR):
         start += 1
     return start == end
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _escaped(data, place, start, escape):  # type: ignore[no-untyped-def]
     """Say whether there is an odd number of escapes right before a place."""
     first = place
@@ -45,7 +46,7 @@ def _escaped(data, place, start, escape):  # type: ignore[no-untyped-def]
     return (place - first) % 2 == 1
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _flag(long, opened, spoiled):  # type: ignore[no-untyped-def]
     if long:
         return TOO_LONG
@@ -54,7 +55,7 @@ def _flag(long, opened, spoiled):  # type: ignore[no-untyped-def]
     return TEXT_AFTER if spoiled else FINE
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def cut(  # type: ignore[no-untyped-def]
     data, words, quoted, across, sep, quote, escape, comment, blank, limit, final, starts, ends, flags
 ):
@@ -154,7 +155,7 @@ def cut(  # type: ignore[no-untyped-def]
     return count, start, multiline, gaps
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def count_fields(data, starts, ends, sep, quote):  # type: ignore[no-untyped-def]
     counts = np.empty(len(starts), np.int64)
     for record in range(len(starts)):
@@ -187,7 +188,7 @@ def count_fields(data, starts, ends, sep, quote):  # type: ignore[no-untyped-def
     return counts
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def unescape(data, starts, ends, sep, quote, escape, found, found_starts, found_ends):  # type: ignore[no-untyped-def]
     to = 0
     for record in range(len(starts)):
@@ -221,7 +222,7 @@ def has_hexadecimal(data: npt.NDArray[np.uint8]) -> bool:
     return bool(_has_hexadecimal(data, data[: len(data) // 8 * 8].view(np.uint64)))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _has_hexadecimal(data, words):  # type: ignore[no-untyped-def]
     size = len(data)
     for number in range(len(words) + 1):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ from riprap.errors import RunError
 from riprap.expressions.cells import failing
 from riprap.graph.connectors.checks import TEXT_COLUMNS
 from riprap.graph.connectors.notation import PLAIN, Notation
+from riprap.machine_code import compiled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ def _trim_breaks(data: Bytes, starts: Places, ends: Places) -> None:
             ends -= (ends > starts) & (data[np.maximum(ends - 1, 0)] == byte)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _flatten(data, starts, ends):  # type: ignore[no-untyped-def]
     """Put a space for each line break outside of the strings of JSON records. Inside, it is an error to be found."""
     for record in range(len(starts)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from riprap.adapters.framing import Block
+from riprap.machine_code import compiled
 
 _QUOTE, _BACKSLASH, _COLON, _SPACE = (ord(c) for c in '"\\: ')
 _NUMBERS = np.frombuffer(b"NaN-Infinity", np.uint8)
@@ -31,7 +31,7 @@ def _holds_floats(type: pa.DataType) -> bool:
     return bool(pa.types.is_list(type) and pa.types.is_floating(type.value_type))
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _same(data, start, end, other, low, high):  # type: ignore[no-untyped-def]
     same = end - start == high - low
     for i in range(min(end - start, high - low)):
@@ -39,7 +39,7 @@ def _same(data, start, end, other, low, high):  # type: ignore[no-untyped-def]
     return same
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _strip(data, starts, ends, names, name_ends, numbers):  # type: ignore[no-untyped-def]
     """Put blanks for the quotes of NaN, Infinity and -Infinity, where they are values of the columns named."""
     for record in range(len(starts)):

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.json
@@ -23,6 +22,7 @@ from riprap.adapters.framing import Block, Places
 from riprap.adapters.json_numbers import bare_numbers
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 from riprap.expressions.cells import converted, failing, not_a, shown
+from riprap.machine_code import compiled
 
 _READ_BYTES = 1 << 20
 # So many records are looked at in Python to find a bad one among them.
@@ -277,7 +277,7 @@ def undecodable(record: bytes) -> str:
     return "not UTF-8"
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _objects(data, starts, ends):  # type: ignore[no-untyped-def]
     """Say of each record whether it begins with { and ends with }, but for white space."""
     answers = np.zeros(len(starts), np.bool_)

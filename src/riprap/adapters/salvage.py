@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from riprap.adapters.framing import Block, Bytes, Places
+from riprap.machine_code import compiled
 
 _WAYS = 16
 
@@ -78,7 +78,7 @@ def join(data: Bytes, starts: Places, ends: Places, *, separated: bool = True) -
     return joined, offsets
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _copy(data, starts, ends, separated, joined):  # type: ignore[no-untyped-def]
     place = 0
     for record in range(len(starts)):

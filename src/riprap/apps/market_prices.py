@@ -13,8 +13,9 @@ before the move, and the ticker may not trade again for minutes.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from riprap.machine_code import compiled
 
 RECENT_TRADES = 512  # the trades a later event can echo: about 5 s at the average rate
 
@@ -99,7 +100,7 @@ def play(model: PriceModel, listing: Listing, book: Book, draws: Draws) -> Event
     return events
 
 
-@njit(cache=True)
+@compiled
 def _play(model: PriceModel, listing: Listing, book: Book, draws: Draws, events: Events) -> None:
     for i in range(draws.time.size):
         trade = draws.trade[i]
@@ -118,7 +119,7 @@ def _play(model: PriceModel, listing: Listing, book: Book, draws: Draws, events:
             _quote(model, listing, book, draws, events, i, ticker)
 
 
-@njit(cache=True)
+@compiled
 def _drift(model: PriceModel, listing: Listing, book: Book, draws: Draws, i: int, ticker: int) -> None:
     elapsed = draws.time[i] - book.seen[ticker]
     spread_out = model.drift * listing.volatility[ticker] * draws.agitation[i] * np.sqrt(elapsed)
@@ -128,7 +129,7 @@ def _drift(model: PriceModel, listing: Listing, book: Book, draws: Draws, i: int
     book.market[ticker] = draws.market[i]
 
 
-@njit(cache=True)
+@compiled
 def _trade(
     model: PriceModel,
     listing: Listing,
@@ -149,7 +150,7 @@ def _trade(
     events.size[i] = 100 * max(1, int(draws.lots[i] * (1 + model.crowd * abs(surprise))))
 
 
-@njit(cache=True)
+@compiled
 def _quote(
     model: PriceModel, listing: Listing, book: Book, draws: Draws, events: Events, i: int, ticker: int
 ) -> None:

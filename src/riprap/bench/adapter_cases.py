@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 import riprap as rr
+from riprap.feeds.feed import open_feed
+from riprap.feeds.reading import read_rows
 from riprap.graph.connectors import SourceConnector
 from riprap.graph.operators import Source
-from riprap.runtime.feeds import open_feed
-from riprap.runtime.reading import read_rows
 
 SCHEMA = pa.schema(
     [

@@ -25,14 +25,14 @@ from riprap.bench.operator_cases import AGGREGATES, KEYS, SCHEMA, WINDOWS, Build
 from riprap.channels import ChannelReader, ChannelWriter
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
+from riprap.feeds.segments import Segment
 from riprap.graph.connectors import Rows as Table
 from riprap.graph.operators import Lookup
-from riprap.operators.arrival import Rows, arrive
 from riprap.operators.chunk import Chunk
 from riprap.operators.lookup import index_table
-from riprap.operators.stage import run_stage
 from riprap.runtime.inflow import read_source
-from riprap.runtime.segments import Segment
+from riprap.stage.arrival import Rows, arrive
+from riprap.stage.fused import run_stage
 
 SEED = 7
 BAR = 2_000_000

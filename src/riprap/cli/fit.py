@@ -19,10 +19,10 @@ from riprap.cli.profile import profile_file, write_profile
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.errors import FormatError
 from riprap.graph.graph import Graph
-from riprap.model.profile import Profile, read_profile
 
 if TYPE_CHECKING:
     from riprap.model.fitting import Fit
+    from riprap.model.profile import Profile
 
 SUMMARY = "fit how long an application's state stays wrong after an outage"
 EXAMPLES = """\
@@ -121,6 +121,8 @@ def _starting_profile(file: Path | None, graph: Graph) -> Profile | None:
 
 
 def _read(file: Path) -> Profile:
+    from riprap.model.profile import read_profile
+
     if not file.is_file():
         raise UsageError(f"--profile {file}: there is no such file. `riprap profile` writes one")
     try:

@@ -9,7 +9,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.table import Table
@@ -23,7 +23,9 @@ from riprap.cli.screen import Screen, new_table, shown
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
 from riprap.graph.options import RunOptions
-from riprap.model.profile import Profile
+
+if TYPE_CHECKING:
+    from riprap.model.profile import Profile
 
 SUMMARY = "measure times, selectivities and state of an application's operators"
 EXAMPLES = """\

@@ -16,12 +16,12 @@ from riprap.compiler.passes import (
     refuse_policies,
     source_tags,
 )
-from riprap.compiler.plan import Channel, Layout, Plan
 from riprap.errors import GraphError
 from riprap.graph.connectors import FromKafka, FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
-from riprap.operators.arrival import Entry
+from riprap.stage.arrival import Entry
+from riprap.stage.plan import Channel, Layout, Plan
 
 __all__ = ["Channel", "Layout", "Plan", "compile_graph", "describe_state", "explain"]
 

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import intrinsic
 
+from riprap.machine_code import compiled as kept
+
 _LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _PAIR = numba.types.Tuple((numba.types.int64, numba.types.boolean))  # type: ignore[no-untyped-call]
 
@@ -60,7 +62,7 @@ subtracted = _wrapping("ssub_with_overflow")
 multiplied = _wrapping("smul_with_overflow")
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kept(error_model="numpy")
 def quotient(left, right):  # type: ignore[no-untyped-def]
     """Divide towards zero; anything for a zero, or where it overflows."""
     if right == 0:
@@ -71,7 +73,7 @@ def quotient(left, right):  # type: ignore[no-untyped-def]
     return floor + 1 if floor < 0 and floor * right != left else floor
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kept(error_model="numpy")
 def remainder(left, right):  # type: ignore[no-untyped-def]
     """Return the remainder with the sign of the dividend; anything for a zero."""
     if right == 0 or right == -1:
@@ -80,7 +82,7 @@ def remainder(left, right):  # type: ignore[no-untyped-def]
     return rest - right if rest != 0 and (left ^ right) < 0 else rest
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kept(error_model="numpy")
 def clipped(value):  # type: ignore[no-untyped-def]
     """Turn a double without a fraction into an int64, the nearest there is; anything for a NaN."""
     if -(2.0**63) <= value < 2.0**63:
@@ -88,13 +90,13 @@ def clipped(value):  # type: ignore[no-untyped-def]
     return _LEAST if value < 0 else _MOST
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kept(error_model="numpy")
 def clipped_or_zero(value):  # type: ignore[no-untyped-def]
     """Turn a double without a fraction into an int64; zero for a NaN."""
     return clipped(value) if value == value else np.int64(0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kept(error_model="numpy")
 def power(base, exponent):  # type: ignore[no-untyped-def]
     """Raise to a power as Java does: 1 to the NaN, and 1 or -1 to an infinity, are NaN."""
     if np.isnan(exponent) or (np.isinf(exponent) and abs(base) == 1.0):

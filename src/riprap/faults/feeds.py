@@ -15,15 +15,15 @@ from riprap.compiler import Layout
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
 from riprap.faults.replay import take
+from riprap.feeds.listed_feed import ListedFeed, spool_rows
+from riprap.feeds.reading import read_rows
+from riprap.feeds.tables import Tables, load_tables
 from riprap.graph.connectors import Files
 from riprap.graph.connectors import Rows as RowsConnector
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Source
-from riprap.operators.arrival import Rows, order_numbers
-from riprap.operators.chunk import Ints
-from riprap.runtime.listed_feed import ListedFeed, spool_rows
-from riprap.runtime.reading import read_rows
-from riprap.runtime.tables import Tables, load_tables
+from riprap.operators.chunk import Ints, order_numbers
+from riprap.stage.arrival import Rows
 
 Floats = npt.NDArray[np.float64]
 

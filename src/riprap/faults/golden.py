@@ -16,8 +16,8 @@ from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Piece, Player, State
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Outlet, Source
-from riprap.operators.arrival import Arrival, Rows
 from riprap.operators.chunk import Ints
+from riprap.stage.arrival import Arrival, Rows
 
 
 @dataclass(frozen=True, slots=True)

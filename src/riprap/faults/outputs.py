@@ -15,8 +15,8 @@ from riprap.errors import RunError
 from riprap.faults.replay import Piece, concatenate
 from riprap.faults.scores import Columns, Cut, Floats, Score
 from riprap.faults.trial import Difference, pairs
-from riprap.operators.arrival import Tags, order_numbers
-from riprap.operators.chunk import Ints
+from riprap.operators.chunk import Ints, order_numbers
+from riprap.stage.arrival import Tags
 from riprap.state.hashing import Hashes, hash_arrays
 from riprap.state.windows import ranges
 

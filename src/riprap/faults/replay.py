@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from riprap.compiler import Plan
 from riprap.graph.faults import Fault
-from riprap.operators.arrival import Arrival, Rows, Tags, arrive, key_rows
 from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, concatenate_arrays
 from riprap.operators.faulty import lagging_ranks
 from riprap.operators.given import Pages
-from riprap.operators.stage import run_stage
 from riprap.runtime.task import keep_time, slots_of
+from riprap.stage.arrival import Arrival, Rows, Tags, arrive, key_rows
+from riprap.stage.fused import run_stage
 from riprap.state.hashing import Hashes
 from riprap.state.keys import join_tables
 

@@ -6,11 +6,11 @@ as many new tuples as it holds.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from riprap.errors import ModelError
+from riprap.machine_code import compiled
 
 Ints = npt.NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def previous(keys: Ints) -> Ints:
     return before
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _renewals(before, weight, starts, lost):  # type: ignore[no-untyped-def]
     """Add up the weight of the first tuple of each key in every stretch: one whose key was last before the stretch."""
     sums = np.zeros(len(starts), np.int64)

@@ -21,8 +21,7 @@ from riprap.faults.replay import Piece, concatenate
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Aggregate, Join, Operator, Sort
 from riprap.graph.windows import Window
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import FIRST
+from riprap.operators.chunk import FIRST, order_numbers
 from riprap.state.windows import held_of, merge
 
 Ints = npt.NDArray[np.int64]

@@ -200,6 +200,17 @@ def concatenate_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(arrays)
 
 
+def order_numbers(column: pa.Array) -> Ints:
+    """Return integers that sort as an ordering or time column does, nulls first."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_integer(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32()).cast(pa.int64())
+    numbers: Ints = column.fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
+    return numbers
+
+
 @dataclass(frozen=True, slots=True)
 class _Elements:
     """Tuples and punctuations in one sequence: ``row`` is the tuple's, or -1 less the punctuation's number."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.graph.windows import Window, on_close
+from riprap.machine_code import compiled
 from riprap.operators.chunk import Ints, struct_of
 from riprap.operators.events import Events, in_event_order
 from riprap.operators.extents import Extents, find_extents
@@ -120,7 +120,7 @@ def _read(
     return old.tuples, rows
 
 
-@numba.njit(cache=True)
+@compiled
 def _rows(key, low, high, starts, fresh, old_at, new_at, new_order, old_rows, total):  # type: ignore[no-untyped-def]
     rows = np.empty(total, np.int64)
     at = 0

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.graph.operators import Deduplicate
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints
+from riprap.machine_code import compiled
+from riprap.operators.chunk import Chunk, Ints, order_numbers
 from riprap.operators.given import Given, Result
 from riprap.operators.hold import ClockTimes
 from riprap.state.keys import KeyTable, encode_keys, join_tables
@@ -87,7 +86,7 @@ def _page(keys: KeyTable, numbers: Ints) -> pa.RecordBatch:
     return make_page(keys, Contents(np.zeros(len(keys) + 1, np.int64), nothing, numbers))
 
 
-@numba.njit(cache=True)
+@compiled
 def _pass_by_number(code, was, before, size):  # type: ignore[no-untyped-def]
     """Let a tuple pass unless one of its key did among the ``size`` before it; numbers count from 1, 0 is none."""
     passed, last = np.empty(len(code), np.bool_), was.copy()
@@ -101,7 +100,7 @@ def _pass_by_number(code, was, before, size):  # type: ignore[no-untyped-def]
     return passed, last
 
 
-@numba.njit(cache=True)
+@compiled
 def _pass_by_time(code, time, was_known, was, span):  # type: ignore[no-untyped-def]
     """Let a tuple pass unless one of its key did less than ``span`` before it.
 

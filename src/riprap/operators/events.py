@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.machine_code import compiled
 from riprap.operators.chunk import EVERY, LAST, Chunk, Ints, Marks, Path, no_marks
 from riprap.operators.given import Given, hash_part, index_among
 
@@ -108,7 +108,7 @@ def in_event_order(event: Ints, events: int) -> Ints:
     return order
 
 
-@numba.njit(cache=True)
+@compiled
 def _counting_sort(event, events):  # type: ignore[no-untyped-def]
     start = np.zeros(events + 1, np.int64)
     for e in event:

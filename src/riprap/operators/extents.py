@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from riprap.graph.windows import Emit, Every, Window
+from riprap.machine_code import compiled
 from riprap.operators.chunk import Ints
 from riprap.operators.events import Events
 from riprap.operators.given import Given
@@ -115,7 +115,7 @@ def _unpack(counters: Ints, window: Window, measured: Numbers) -> Numbers:
     return counters ^ LONG_AGO if window.time is not None else counters.copy()
 
 
-@numba.njit(cache=True)
+@compiled
 def _find(  # type: ignore[no-untyped-def]
     starts, fresh, event, measured, present, signal_event, is_tick, signal_time, end_event,
     seen, last, clocked, clock_time, tumbling, measure, size, rule, period, whole,
@@ -230,14 +230,14 @@ def _find(  # type: ignore[no-untyped-def]
     )
 
 
-@numba.njit(cache=True)
+@compiled
 def _differ(one, other, size, whole):  # type: ignore[no-untyped-def]
     low, high = min(one, other), max(one, other)
     # The difference of two whole numbers may be more than fits; a size fits on top of a negative one.
     return high > low + size if whole and low < 0 else high - low > size
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _put(out, found, k, low, high, happens):  # type: ignore[no-untyped-def]
     out[found, 0] = k
     out[found, 1] = low
@@ -246,7 +246,7 @@ def _put(out, found, k, low, high, happens):  # type: ignore[no-untyped-def]
     return found + 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _grown(out):  # type: ignore[no-untyped-def]
     larger = np.empty((2 * len(out), 4), np.int64)
     larger[: len(out)] = out

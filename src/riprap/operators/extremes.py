@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from riprap.machine_code import compiled
 
 Ints = npt.NDArray[np.int64]
 _LONG_DIGITS = 18  # a decimal of this many digits fits 64 bits
@@ -40,7 +41,7 @@ def decimal_words(values: pa.Array) -> tuple[npt.NDArray[np.uint64], Ints]:
     return words[::2].copy(), words[1::2].copy().view(np.int64)
 
 
-@numba.njit(cache=True)
+@compiled
 def greatest_rows(order, valid, low, high):  # type: ignore[no-untyped-def]
     """Return the row of each window's greatest valid value, the first of equal ones; -1 where there is none.
 

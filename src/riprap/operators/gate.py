@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from riprap.graph.operators import Gate
+from riprap.machine_code import compiled
 from riprap.operators.chunk import Chunk, Ints, Path, places, struct_of
 from riprap.operators.given import Given, Result, index_among
 from riprap.operators.history import line_up
@@ -59,7 +59,7 @@ def _index(rank: Ints, path: Path) -> Ints:
     return index_among(np.cumsum(new))
 
 
-@numba.njit(cache=True)
+@compiled
 def _pass(data_at, answer_at, data_code, answer_code, open_, first, arrived, most):  # type: ignore[no-untyped-def]
     """Return the rows that pass, and the arrival that lets each one: of a tuple, or after those of an answer.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numba
 import numpy as np
 import pyarrow as pa
 
+from riprap.machine_code import compiled
 from riprap.operators.chunk import Chunk, Ints
 from riprap.state.keys import KeyTable
 
@@ -96,7 +96,7 @@ def index_among(event: Ints) -> Ints:
     return numbers
 
 
-@numba.njit(cache=True)
+@compiled
 def _index_among(event):  # type: ignore[no-untyped-def]
     numbers = np.zeros(len(event), np.int64)
     for i in range(1, len(event)):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.machine_code import compiled
 from riprap.state.keys import Codes, KeyTable
 from riprap.state.windows import Contents, make_page, ranges
 
@@ -90,7 +90,7 @@ def line_up(code: Codes, touched: Ints, keys: int, old: Contents) -> History:
     return History(touched, starts, fresh, place, order)
 
 
-@numba.njit(cache=True)
+@compiled
 def _scatter(code, next_place, starts, old_offsets):  # type: ignore[no-untyped-def]
     old_rows = old_offsets[-1]
     order = np.empty(old_rows + len(code), np.int64)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from riprap.graph.operators import Delay, Throttle
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints, struct_of
+from riprap.machine_code import compiled
+from riprap.operators.chunk import Chunk, Ints, order_numbers, struct_of
 from riprap.operators.events import Events, in_event_order
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.given import Given, Result
@@ -145,7 +144,7 @@ def _find(
     return leaves, kept
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _due(now, spaced, delay, gap):  # type: ignore[no-untyped-def]
     """Return when a tuple that comes now is due: as long as there is no time, as soon as there is one."""
     if now == LONG_AGO:
@@ -153,7 +152,7 @@ def _due(now, spaced, delay, gap):  # type: ignore[no-untyped-def]
     return max(now + delay, spaced + gap if spaced < _FAR - gap else _FAR)
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave_by_column(starts, fresh, event, time, due, newest, spaced, delay, gap):  # type: ignore[no-untyped-def]
     leaves = np.full(len(due), -1, np.int64)
     kept = starts[:-1].copy()
@@ -170,7 +169,7 @@ def _leave_by_column(starts, fresh, event, time, due, newest, spaced, delay, gap
     return leaves, kept
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave_by_clock(starts, fresh, event, heard, due, time, tick, spaced, delay, gap):  # type: ignore[no-untyped-def]
     leaves = np.full(len(due), -1, np.int64)
     kept = starts[:-1].copy()

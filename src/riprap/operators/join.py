@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,8 +19,8 @@ import pyarrow.compute as pc
 from riprap.expressions import normalise
 from riprap.graph.operators import Join
 from riprap.graph.operators.base import read_by
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints, concatenate, no_marks
+from riprap.machine_code import compiled
+from riprap.operators.chunk import Chunk, Ints, concatenate, no_marks, order_numbers
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.functor import compute
 from riprap.operators.given import Given, Result, hash_part
@@ -170,7 +169,7 @@ def _in_order(made: Chunk, happenings: Happenings, given: Given, depth: int) -> 
     return Chunk(made.columns, rank, made.code, path, no_marks(len(path)))
 
 
-@numba.njit(cache=True)
+@compiled
 def _index_among(event, code):  # type: ignore[no-untyped-def]
     """Number the outputs that an event makes for a key from 0."""
     index = np.zeros(len(event), np.int64)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from riprap.machine_code import compiled
 from riprap.operators.chunk import LAST, Chunk, Ints, Path, places
 from riprap.operators.extents import LONG_AGO
 from riprap.operators.given import Ticks
@@ -158,7 +158,7 @@ def _cutoffs(time: Ints, size: int) -> Ints:
     return np.maximum(time, LONG_AGO + size) - size
 
 
-@numba.njit(cache=True)
+@compiled
 def _play(  # type: ignore[no-untyped-def]
     source, left_rows, tuples, code, place, stamps, has_null, any_null, held, time,
     empty, by_time, size, outer, clocked, clock, tick_time, gone, tick_event,
@@ -223,7 +223,7 @@ def _play(  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@numba.njit(cache=True)
+@compiled
 def _expire(  # type: ignore[no-untyped-def]
     key, event, held, now, time, by_time, size, outer, clocked, gone, tick_event,
     leaves, left, before, left_row, left_code,
@@ -251,7 +251,7 @@ def _expire(  # type: ignore[no-untyped-def]
     return leaves
 
 
-@numba.njit(cache=True)
+@compiled
 def _expand(event, start, length, source, left_rows, place):  # type: ignore[no-untyped-def]
     total = length.sum()
     left, right = np.empty(total, np.int64), np.empty(total, np.int64)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from riprap.machine_code import compiled
 
 _BLOCK = 1024
 
 
-@numba.njit(cache=True)
+@compiled
 def percentiles(order, numbers, valid, low, high, fraction):  # type: ignore[no-untyped-def]
     """Return each window's percentile, interpolated, and how many values it has.
 
@@ -34,7 +35,7 @@ def percentiles(order, numbers, valid, low, high, fraction):  # type: ignore[no-
     return results, counts
 
 
-@numba.njit(cache=True)
+@compiled
 def _block(order, numbers, valid, low, high, fraction, i, j, results, counts):  # type: ignore[no-untyped-def]
     start, stop = low[i], high[j - 1]
     rank, ranked = _ranks(order, numbers, valid, start, stop)
@@ -68,7 +69,7 @@ def _block(order, numbers, valid, low, high, fraction, i, j, results, counts):  
             results[window] = ranked[at] + (position - below) * (ranked[next_at] - ranked[at])
 
 
-@numba.njit(cache=True)
+@compiled
 def _ranks(order, numbers, valid, start, stop):  # type: ignore[no-untyped-def]
     """Rank the valid rows of a block, equal values alike; return the ranks, and the number of each rank."""
     rank = np.zeros(stop - start, np.int64)
@@ -86,7 +87,7 @@ def _ranks(order, numbers, valid, start, stop):  # type: ignore[no-untyped-def]
     return rank, ranked[:ranks]
 
 
-@numba.njit(cache=True)
+@compiled
 def _count(tree, held, rank, sign):  # type: ignore[no-untyped-def]
     held[rank] += sign
     at = rank + 1
@@ -95,7 +96,7 @@ def _count(tree, held, rank, sign):  # type: ignore[no-untyped-def]
         at += at & -at
 
 
-@numba.njit(cache=True)
+@compiled
 def _find(tree, step, place):  # type: ignore[no-untyped-def]
     """Return the rank of the value at a place in sorted order, and how many values are below that rank."""
     at = before = 0
@@ -107,7 +108,7 @@ def _find(tree, step, place):  # type: ignore[no-untyped-def]
     return at, before
 
 
-@numba.njit(cache=True)
+@compiled
 def distinct_counts(codes, size, low, high):  # type: ignore[no-untyped-def]
     """Return how many different codes, below ``size``, each window has; those below zero are passed over."""
     results = np.zeros(len(low), np.int64)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from riprap.errors import FormatError
+from riprap.machine_code import compiled
 from riprap.operators.chunk import Ints
 from riprap.state.keys import KeyTable
 from riprap.state.windows import Contents, gather, ranges
@@ -110,7 +110,7 @@ def _look_up(page: pa.RecordBatch, keys: KeyTable) -> tuple[Ints, Ints]:
     return key, found[key] - 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _count(numbers, starts, lengths, limit):  # type: ignore[no-untyped-def]
     """Count, in runs of rising numbers, those that are at most the run's limit."""
     counts = np.empty(len(starts), np.int64)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from riprap.expressions.ordering import Ordering
 from riprap.expressions.tree import Column
 from riprap.graph.operators import Sort, TopN
+from riprap.machine_code import compiled
 from riprap.operators.chunk import Ints, Marks
 from riprap.operators.collecting import Closed, close_windows
 from riprap.operators.extremes import order_of
@@ -72,7 +72,7 @@ def _sorted(order: Sequence[Ordering], columns: Sequence[pa.Array], lengths: Int
     return result
 
 
-@numba.njit(cache=True)
+@compiled
 def _sort_windows(keys, lengths):  # type: ignore[no-untyped-def]
     order = np.empty(keys.shape[1], np.int64)
     start = 0

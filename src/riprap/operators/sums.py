@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from riprap.machine_code import compiled
 
 # A double is an integer of 53 bits times a power of two from 2**-1074 up: 66 limbs of 32 bits hold any, and two more
 # take the carries. Limbs are int64, so 2**31 tuples can be added before a limb could overflow.
@@ -29,7 +30,7 @@ _SPECIAL = 0x7FF
 _COUNT, _NAN, _PLUS, _MINUS = 0, 1, 2, 3
 
 
-@numba.njit(cache=True)
+@compiled
 def double_sums(bits, valid, low, high):  # type: ignore[no-untyped-def]
     """Return each window's exact sum, rounded once, and how many values it has; ``bits`` are those of doubles."""
     sums = np.zeros(len(low), np.float64)
@@ -63,7 +64,7 @@ def double_sums(bits, valid, low, high):  # type: ignore[no-untyped-def]
     return sums, counts
 
 
-@numba.njit(cache=True)
+@compiled
 def central_squares(bits, valid, low, high):  # type: ignore[no-untyped-def]
     """Return what each window's variance is made of: n * sum(x * x) - sum(x) ** 2, exact and rounded once, and n.
 
@@ -104,7 +105,7 @@ def central_squares(bits, valid, low, high):  # type: ignore[no-untyped-def]
     return wholes, exponents, counts
 
 
-@numba.njit(cache=True)
+@compiled
 def _pour(limbs, tally, bits, valid, start, stop, sign, first, last):  # type: ignore[no-untyped-def]
     """Add rows (or take them away); return the lowest and the highest limb that may differ from zero."""
     for row in range(start, stop):
@@ -133,7 +134,7 @@ def _pour(limbs, tally, bits, valid, start, stop, sign, first, last):  # type: i
     return first, last
 
 
-@numba.njit(cache=True)
+@compiled
 def _pour_squares(squares, bits, valid, start, stop, sign):  # type: ignore[no-untyped-def]
     """Add the squares of the finite values of rows, or take them away."""
     for row in range(start, stop):
@@ -159,7 +160,7 @@ def _pour_squares(squares, bits, valid, start, stop, sign):  # type: ignore[no-u
         squares[limb + 4] += sign * np.int64(fourth >> back)
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _parts(pattern, exponent):  # type: ignore[no-untyped-def]
     """Take a finite double apart: its size is ``whole * 2.0**(position - 1074)``."""
     whole = np.uint64(pattern & _FRACTION)
@@ -168,7 +169,7 @@ def _parts(pattern, exponent):  # type: ignore[no-untyped-def]
     return whole | np.uint64(1 << 52), exponent - 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _carry(limbs, scratch, first, last):  # type: ignore[no-untyped-def]
     """Write the size of a fixed-point number as limbs of 32 bits; return whether it is negative."""
     carry = np.int64(0)
@@ -186,7 +187,7 @@ def _carry(limbs, scratch, first, last):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(cache=True)
+@compiled
 def _leading(scratch, first, last):  # type: ignore[no-untyped-def]
     """Round a carried number to 53 bits, half to even: return it as ``whole * 2.0**exponent``."""
     top = last
@@ -214,7 +215,7 @@ def _leading(scratch, first, last):  # type: ignore[no-untyped-def]
     return np.float64(kept), 32 * top + 31 - np.int64(zeros) - 52
 
 
-@numba.njit(cache=True)
+@compiled
 def _spread(total, squares, count, first, last):  # type: ignore[no-untyped-def]
     """Turn ``squares`` into count * squares - total * total, which is never negative; all are carried."""
     carry = np.int64(0)

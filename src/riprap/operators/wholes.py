@@ -5,13 +5,14 @@ A number is two words: the low 64 bits, and the high ones with the sign. Windows
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from riprap.machine_code import compiled
 
 _LOW = 0xFFFFFFFF
 
 
-@numba.njit(cache=True)
+@compiled
 def whole_sums(low_words, high_words, valid, low, high):  # type: ignore[no-untyped-def]
     """Return the words of each window's 128-bit sum, its count, and whether it overflowed."""
     windows = len(low)
@@ -47,7 +48,7 @@ def whole_sums(low_words, high_words, valid, low, high):  # type: ignore[no-unty
     return low_sums, high_sums, counts, overflow
 
 
-@numba.njit(cache=True)
+@compiled
 def whole_means(low_words, high_words, counts, factor):  # type: ignore[no-untyped-def]
     """Return the words of 128-bit sums, times a factor, by their counts, rounded half up; and where that overflows.
 
@@ -86,7 +87,7 @@ def whole_means(low_words, high_words, counts, factor):  # type: ignore[no-untyp
     return low_means, high_means, overflow
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _negative(low, high):  # type: ignore[no-untyped-def]
     low = ~low + np.uint64(1)
     return low, ~high + np.uint64(1 if low == 0 else 0)

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.graph.windows import Emit, Window
-from riprap.operators.arrival import order_numbers
-from riprap.operators.chunk import Chunk, Ints, struct_of
+from riprap.operators.chunk import Chunk, Ints, order_numbers, struct_of
 from riprap.operators.events import Events
 from riprap.operators.extents import LONG_AGO, Extents, find_extents
 from riprap.operators.given import Given

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
+from riprap.feeds.tables import Tables
 from riprap.runtime.behind import Behind
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
@@ -26,7 +27,6 @@ from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
-from riprap.runtime.tables import Tables
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record, page_prefix
 

@@ -13,6 +13,11 @@ from pyspark.sql import SparkSession
 from riprap.channels import ChannelReader
 from riprap.compiler import Plan, describe_state
 from riprap.errors import RunError
+from riprap.feeds.leaving import Leaving
+from riprap.feeds.listed_feed import spool_rows
+from riprap.feeds.pacing import pace_start
+from riprap.feeds.segments import SegmentLog
+from riprap.feeds.tables import Tables
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
@@ -26,19 +31,14 @@ from riprap.runtime.handed import Handed
 from riprap.runtime.handing_over import hand_over
 from riprap.runtime.inflow import END, has_all, recorded
 from riprap.runtime.ingest import Ingest
-from riprap.runtime.leaving import Leaving
-from riprap.runtime.listed_feed import spool_rows
 from riprap.runtime.lost_records import agree, agree_alone
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
-from riprap.runtime.pacing import pace_start
 from riprap.runtime.resident.stage import ResidentStage
-from riprap.runtime.segments import SegmentLog
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import EXECUTOR, Site
 from riprap.runtime.spark_log import SparkLog
-from riprap.runtime.tables import Tables
 from riprap.runtime.task import save_plan
 
 

@@ -17,17 +17,18 @@ import pyarrow as pa
 from riprap.channels import ChannelReader, Footer
 from riprap.compiler import Plan
 from riprap.errors import LedgerError, RunError
+from riprap.feeds.feed import open_feed
+from riprap.feeds.pacing import pace_start
+from riprap.feeds.reading import read_rows
+from riprap.feeds.segments import Segment
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
-from riprap.operators.arrival import Rows, order_numbers
-from riprap.runtime.feeds import open_feed
+from riprap.operators.chunk import order_numbers
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.pacing import pace_start
 from riprap.runtime.positions import Positions
-from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import Segment
 from riprap.runtime.settings import Setting
+from riprap.stage.arrival import Rows
 from riprap.state.ledger import Record
 
 Offset = dict[str, Any]

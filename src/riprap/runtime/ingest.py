@@ -29,7 +29,6 @@ from riprap.graph.connectors import FromKafka, FromSpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
-from riprap.operators.arrival import Rows
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder
@@ -37,6 +36,7 @@ from riprap.runtime.kafka import await_brokers, decode, messages_of, set_message
 from riprap.runtime.settings import load_setting
 from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.task import Answer, load_plan, run_task
+from riprap.stage.arrival import Rows
 
 _ANSWER = "answer binary"
 

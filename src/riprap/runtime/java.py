@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from riprap.cache import users_cache
 from riprap.errors import RiprapError
 
 SUPPORTED = (17, 21)
@@ -90,7 +91,7 @@ def find_java(
             _log.info("Java not used, %s: %s", candidate.origin, refusal)
             continue
         if _lacks_vector_module(home):
-            home = _wrapper_home(home / "bin" / "java", runtime.version, cache_folder(environ))
+            home = _wrapper_home(home / "bin" / "java", runtime.version, users_cache(environ))
         _log.info("Java %s from %s, JAVA_HOME=%s", runtime.version, candidate.origin, home)
         return home
     raise JavaNotFoundError(
@@ -164,14 +165,6 @@ def _lacks_vector_module(home: Path) -> bool:
         return False  # no list (a wrapper of ours has none): take the runtime as it is
     modules = re.search(r'^MODULES="([^"]*)"', release, re.MULTILINE)
     return modules is not None and VECTOR_MODULE not in modules[1].split()
-
-
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    given = environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(given):  # the XDG specification says to ignore a relative one
-        return Path(given) / "riprap"
-    home = environ.get("HOME")
-    return (Path(home) if home else Path.home()) / ".cache" / "riprap"
 
 
 def wrapper_script(java: Path) -> str:

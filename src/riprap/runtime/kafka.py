@@ -23,12 +23,12 @@ from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
 from riprap.adapters.retrying import ConnectionLost, Retry, Tell
 from riprap.errors import RiprapError, RunError
+from riprap.feeds.setting_aside import set_aside
 from riprap.graph.connectors import FromKafka, ToKafka
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
-from riprap.operators.arrival import Rows
 from riprap.runtime.kafka_jars import connector_jars
-from riprap.runtime.setting_aside import set_aside
+from riprap.stage.arrival import Rows
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from riprap.cache import cache_folder
 from riprap.errors import RunError
-from riprap.runtime.java import cache_folder as java_cache
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 
@@ -81,12 +81,6 @@ CONNECTOR = (
 
 class _NotFetchedError(Exception):
     """Why one jar cannot be had; the text goes into the final message."""
-
-
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for what is fetched once: ``RIPRAP_CACHE``, or the user's own cache."""
-    given = environ.get("RIPRAP_CACHE")
-    return Path(given).absolute() if given else java_cache(environ)
 
 
 def maven_repository(environ: Mapping[str, str] = os.environ) -> str:

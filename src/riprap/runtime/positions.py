@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from riprap.errors import RunError
+from riprap.feeds.reading import read_rows
+from riprap.feeds.segments import SegmentLog
 from riprap.graph.operators import Source
-from riprap.runtime.reading import read_rows
-from riprap.runtime.segments import SegmentLog
 
 
 class Positions:

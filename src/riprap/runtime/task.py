@@ -17,16 +17,16 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from riprap.compiler import Plan
-from riprap.compiler.plan import clock_slot, is_clock
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
 from riprap.graph.operators import Custom, Outlet
-from riprap.operators.arrival import Arrival, Rows, arrive
 from riprap.operators.chunk import Chunk, Ints, Path
-from riprap.operators.stage import Activity, Outcome, run_stage
 from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
+from riprap.stage.arrival import Arrival, Rows, arrive
+from riprap.stage.fused import Activity, Outcome, run_stage
+from riprap.stage.plan import clock_slot, is_clock
 from riprap.state.hashing import first_hash
 from riprap.state.keys import KeyTable
 from riprap.state.ledger import Manifest, Output, page_name

@@ -1,9 +1,9 @@
 """Compile the text of a net once: the machine code is kept on disk, under the hash of all it was made from.
 
-<cache>/riprap/nets-<user>/<hash>.py     and Numba's files beside it, in __pycache__
+<cache>/nets-<user>/<hash>.py     and Numba's files beside it, in __pycache__
 
-The cache is $RIPRAP_CACHE, else $XDG_CACHE_HOME, else ~/.cache. The folder is the user's alone, for what is in it
-will be run; if that cannot be had, nothing is kept and every process compiles for itself.
+The folder is the user's alone, for what is in it will be run; if that cannot be had, nothing is kept and every process
+compiles for itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import numba
 
+from riprap.cache import private_folder
 from riprap.errors import OwnershipError
-from riprap.ownership import make_folder
 from riprap.san import draws, kernel
 
 _LOADING = Lock()
@@ -47,25 +47,11 @@ def _load(functions: str) -> ModuleType:
     # Numba looks only at the file itself, so whatever else the machine code depends on is in its name.
     parts = (text, Path(draws.__file__).read_text(encoding="utf-8"), numba.__version__)
     name = "net_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    folder = private_folder(os.environ)
-    if folder is not None:
-        try:
-            return _from_file(name, folder / f"{name}.py", text.replace("CACHED = False", "CACHED = True"))
-        except OSError:
-            pass  # full or read-only: go on without
-    return _from_text(name, text)
-
-
-def private_folder(environ: Any) -> Path | None:
-    """Return the folder for compiled nets, or None if there is none that only this user can write to."""
-    given = environ.get("RIPRAP_CACHE") or environ.get("XDG_CACHE_HOME")
     try:
-        folder = (Path(given) if given else Path.home() / ".cache") / "riprap" / f"nets-{os.getuid()}"
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_folder(folder)
+        file = private_folder("nets") / f"{name}.py"
+        return _from_file(name, file, text.replace("CACHED = False", "CACHED = True"))
     except (OSError, RuntimeError, OwnershipError):
-        return None
-    return folder if os.access(folder, os.W_OK) else None
+        return _from_text(name, text)  # full, read-only, or somebody else's: go on without
 
 
 def _from_file(name: str, path: Path, text: str) -> ModuleType:

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from riprap.machine_code import compiled
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -107,7 +108,7 @@ def _mix(bits: Any) -> Hashes:
     return mixed
 
 
-@numba.njit(cache=True)
+@compiled
 def _fnv(starts, data):  # type: ignore[no-untyped-def]
     result = np.empty(len(starts) - 1, np.uint64)
     for i in range(len(result)):

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.errors import FormatError
+from riprap.machine_code import compiled
 from riprap.state.hashing import Hashes, first_hash
 from riprap.state.keys import KeyTable, key_clash
 
@@ -150,7 +150,7 @@ def _check_equal_where_both(
         )
 
 
-@numba.njit(cache=True)
+@compiled
 def align(older, newer):  # type: ignore[no-untyped-def]
     """Merge two sorted lists of hashes; return the union, and where each is in either list (-1: nowhere)."""
     hashes = np.empty(len(older) + len(newer), np.uint64)
@@ -234,7 +234,7 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     return listed
 
 
-@numba.njit(cache=True)
+@compiled
 def _ranges(starts, lengths, total):  # type: ignore[no-untyped-def]
     result = np.empty(total, np.int64)
     at = 0

@@ -23,11 +23,11 @@ from tests.customs import abandon_all, table_of, telling
 import riprap as rr
 from riprap.compiler import compile_graph
 from riprap.errors import RunError
-from riprap.operators.arrival import Rows
 from riprap.operators.custom import HELD
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.site import Site, take_hold
 from riprap.runtime.task import run_task
+from riprap.stage.arrival import Rows
 from riprap.state.keys import encode_keys
 from riprap.state.leases import sweep
 from riprap.state.ledger import Record

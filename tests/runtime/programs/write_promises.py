@@ -11,9 +11,9 @@ import pyarrow as pa
 
 import riprap as rr
 from riprap.channels import ChannelWriter
+from riprap.feeds.listed_feed import ListedFeed
 from riprap.graph.connectors import Files
 from riprap.graph.operators import Source
-from riprap.runtime.listed_feed import ListedFeed
 from riprap.runtime.sinks import make_publisher
 from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.compiler.plan import is_clock
 from riprap.errors import CorruptValueError
 from riprap.runtime.checkpointing.inspection import About
+from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.restoring import Restored, Warn, restore
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.keys import KeyTable, join_tables

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from riprap.compiler import Plan
-from riprap.compiler.plan import is_clock
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.durable import Durable, holds_objects
 from riprap.runtime.crash import reach
@@ -25,6 +24,7 @@ from riprap.runtime.inflow import Piece, is_end, read_piece
 from riprap.runtime.settings import load_setting
 from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
+from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.ledger import Manifest, Record, page_name
 from riprap.state.saving import load_json, save_json

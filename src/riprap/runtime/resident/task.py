@@ -18,11 +18,11 @@ from typing import Any
 from pyspark import TaskContext
 
 from riprap.errors import RunError
+from riprap.feeds.tables import tables_of
 from riprap.runtime.inflow import Piece, read_piece
 from riprap.runtime.resident import wire
 from riprap.runtime.resident.wire import Inbox, Message
 from riprap.runtime.settings import load_setting
-from riprap.runtime.tables import tables_of
 from riprap.runtime.task import load_plan, run_task
 
 # So often a task without work looks whether it still has a parent.

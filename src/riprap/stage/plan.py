@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.policies import Checkpoint
-from riprap.operators.arrival import Entry
+from riprap.stage.arrival import Entry
 
 _CLOCK = "clock/"
 

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 
 from riprap.adapters.parsing import parse_file
 from riprap.errors import RunError
+from riprap.feeds.segments import record_batches
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup
 from riprap.operators.lookup import index_table
-from riprap.runtime.segments import record_batches
 from riprap.state.saving import checking, load_json, put_in_place, save_json
 
 FORMAT = "riprap-tables/1"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riprap.operators.arrival import Arrival, Entry, Rows, arrive, order_numbers
-from riprap.operators.chunk import EVERY
+from riprap.operators.chunk import EVERY, order_numbers
 from riprap.operators.events import Events
 from riprap.operators.given import Given
+from riprap.stage.arrival import Arrival, Entry, Rows, arrive
 from riprap.state.hashing import buckets_of, hash_arrays
 from riprap.state.keys import encode_keys
 

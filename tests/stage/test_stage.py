@@ -17,9 +17,9 @@ import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.compiler import compile_graph
 from riprap.expressions import parse_schema
-from riprap.operators.arrival import Rows, arrive
-from riprap.operators.stage import Activity, run_stage
 from riprap.runtime.task import slots_of
+from riprap.stage.arrival import Rows, arrive
+from riprap.stage.fused import Activity, run_stage
 
 FEED = parse_schema("seq bigint, ticker string, kind string, price double, size bigint")
 EVENTS = st.lists(

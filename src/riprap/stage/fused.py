@@ -12,11 +12,11 @@ import pyarrow as pa
 from riprap.errors import OperatorError, RiprapError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
-from riprap.operators.arrival import Arrival
 from riprap.operators.chunk import EVERY, Chunk, merge_streams
 from riprap.operators.given import Given, Pages, Result
 from riprap.operators.kernels import CONTROLS, KERNELS, Kernel
 from riprap.operators.user_code import FAILURES, describe
+from riprap.stage.arrival import Arrival
 from riprap.state.windows import add_page, merge
 
 State = Mapping[str, Pages]

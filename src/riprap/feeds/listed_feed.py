@@ -13,11 +13,11 @@ from riprap.adapters.parsing import parse_file
 from riprap.adapters.retrying import Tell
 from riprap.errors import RunError
 from riprap.expressions import normalise
+from riprap.feeds.pacing import PACE
+from riprap.feeds.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_arrow
+from riprap.feeds.setting_aside import set_aside
 from riprap.graph.connectors import Files, Generated, Rows
 from riprap.graph.operators import Source
-from riprap.runtime.pacing import PACE
-from riprap.runtime.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_arrow
-from riprap.runtime.setting_aside import set_aside
 from riprap.state.saving import put_in_place
 
 MEMORY = "memory"

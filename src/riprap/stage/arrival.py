@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, Path, concatenate_arrays, no_marks
+from riprap.operators.chunk import (
+    EVERY,
+    Chunk,
+    Ints,
+    Marks,
+    Path,
+    concatenate_arrays,
+    no_marks,
+    order_numbers,
+)
 from riprap.operators.given import Ticks, hash_part
 from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 
@@ -144,17 +153,6 @@ def arrive(
         chunk = _chunk(part, rank, np.full(part.rows, EVERY, np.int32), ())
         chunks[entry.name] = chunk if first else chunk.slice(0, 0)
     return Arrival(chunks, ticks, keys, tags, all(e.root is None for e in entries))
-
-
-def order_numbers(column: pa.Array) -> Ints:
-    """Return integers that sort as an ordering or time column does, nulls first."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_integer(kind):
-        column = column.cast(pa.int64())
-    elif pa.types.is_date32(kind):
-        column = column.cast(pa.int32()).cast(pa.int64())
-    numbers: Ints = column.fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
-    return numbers
 
 
 def key_rows(entries: Sequence[Entry], rows: Mapping[str, Rows]) -> tuple[KeyTable, dict[str, Codes]]:

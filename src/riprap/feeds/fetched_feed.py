@@ -12,11 +12,11 @@ from riprap.adapters.fetching import Cursor, Fetched, Fetcher
 from riprap.adapters.opening import open_fetcher
 from riprap.adapters.retrying import ConnectionLost, Retry, Tell
 from riprap.errors import RunError
+from riprap.feeds.leaving import Leaving
+from riprap.feeds.segments import Segment, SegmentLog
+from riprap.feeds.setting_aside import set_aside
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.operators import Source
-from riprap.runtime.leaving import Leaving
-from riprap.runtime.segments import Segment, SegmentLog
-from riprap.runtime.setting_aside import set_aside
 from riprap.state.leases import lock
 
 _POLL_SECONDS = 0.1

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from riprap.adapters.retrying import Tell
+from riprap.feeds.fetched_feed import FetchedFeed
+from riprap.feeds.listed_feed import ListedFeed
+from riprap.feeds.segments import SegmentLog
 from riprap.graph.connectors import FetchedSource
 from riprap.graph.operators import Source
-from riprap.runtime.fetched_feed import FetchedFeed
-from riprap.runtime.listed_feed import ListedFeed
-from riprap.runtime.segments import SegmentLog
 
 
 class Feed(Protocol):

@@ -1,0 +1,98 @@
+"""Machine code is kept once for all environments, is never stale, and can be done without."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from riprap.machine_code import source_key
+
+SOURCE = Path(__file__).parents[1] / "src"
+# Hashes a text, which is compiled code, and says how often it was compiled and how often found.
+HASH = """\
+import pyarrow as pa
+from riprap.state import hashing
+print(hashing.hash_arrays([pa.array(["a", "b"])]).tolist())
+print(sum(hashing._fnv.stats.cache_misses.values()), sum(hashing._fnv.stats.cache_hits.values()))
+"""
+
+
+def run(program: str, source: Path, cache: Path) -> list[str]:
+    """Run a program with Riprap from some folder."""
+    environ = {**os.environ, "PYTHONPATH": str(source), "RIPRAP_CACHE": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True, cwd=source
+    )
+    return done.stdout.splitlines()
+
+
+def test_another_environment_finds_the_code_and_another_source_does_not(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    hashes, first = run(HASH, SOURCE, cache)
+    other = tmp_path / "site-packages"
+    shutil.copytree(SOURCE / "riprap", other / "riprap", ignore=shutil.ignore_patterns("__pycache__"))
+
+    assert first == "1 0"
+    assert run(HASH, other, cache) == [hashes, "0 1"]
+
+    # A function of another file may call this one.
+    file = other / "riprap" / "state" / "windows.py"
+    file.write_text(f"{file.read_text()}\n_MORE = 1\n")
+    assert run(HASH, other, cache) == [hashes, "1 0"]
+
+
+def test_without_a_cache_it_works(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    hashes = run(HASH, SOURCE, tmp_path / "file")[0]
+    say = "from riprap.machine_code import code_folder\nprint(type(code_folder()).__name__)"
+
+    assert hashes == run(HASH, SOURCE, tmp_path / "cache")[0]
+    assert run(say, SOURCE, tmp_path / "file") == ["FileExistsError"]
+
+
+def test_what_compiled_functions_have_in_them_is_in_the_key(tmp_path: Path) -> None:
+    package = SOURCE / "riprap"
+    for file in sorted(package.rglob("*.py")):
+        for module in used_in_compiled(ast.parse(file.read_text())):
+            imported = package.parent / f"{module.replace('.', '/')}.py"
+            assert re.search(rb"riprap\.(machine_code|model\.compiling)", imported.read_bytes()), (
+                f"{file} has compiled functions that use names of {imported}, which is not in the key of the code: "
+                "mention riprap.machine_code in its docstring"
+            )
+    (tmp_path / "a.py").write_text("from riprap.machine_code import compiled")
+    key = source_key(tmp_path)
+    (tmp_path / "b.py").write_text("unrelated")
+    assert source_key(tmp_path) == key
+    (tmp_path / "b.py").write_text("from riprap.model.compiling import bare")
+    assert source_key(tmp_path) != key
+
+
+def used_in_compiled(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of Riprap of which compiled functions use names."""
+    modules = {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("riprap")
+        for alias in node.names
+    }
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        if not any(
+            m == "riprap.machine_code" or m == "riprap.model.compiling" for m in decorators(function, modules)
+        ):
+            continue
+        for statement in function.body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and node.id in modules:
+                    yield str(modules[node.id])
+
+
+def decorators(function: ast.FunctionDef, modules: dict[str, str | None]) -> Iterator[str | None]:
+    """Yield the modules that the decorators of a function come from."""
+    for decorator in function.decorator_list:
+        name = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(name, ast.Name):
+            yield modules.get(name.id)
