@@ -47,6 +47,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "adapters": "adapters",
         "checkpoint": "checkpoint",
         "faults": "faults",
+        "kill": "kill",
         "latency": "latency",
         "model": "model",
         "san": "san",

@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'faults', 'latency', 'model', 'operators', 'san', 'wafer']
+    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'san', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riprap.bench import adapters, bargain, checkpoint, faults, latency, model, operators, san, wafer
+from riprap.bench import adapters, bargain, checkpoint, faults, kill, latency, model, operators, san, wafer
 from riprap.bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -57,6 +57,13 @@ BENCHMARKS: dict[str, Benchmark] = {
             run=latency.run,
             table=latency.table,
             takes=("rate", "repetitions", "seconds"),
+        ),
+        Benchmark(
+            name="kill",
+            summary="from SIGKILL of a worker, or of a driver with a spare, to the next batch on record",
+            run=kill.run,
+            table=kill.table,
+            takes=("rate", "repetitions"),
         ),
         Benchmark(
             name="operators",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import socket
 import threading
 import time
@@ -51,13 +52,12 @@ class OwnRecord:
         return pq.read_table(self._folder)
 
 
-class FolderReader:
-    """Looks for new files in a folder every two milliseconds."""
+class FolderWatch:
+    """Looks for new files in a folder every two milliseconds, those whose names match a pattern."""
 
-    port = 0
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pattern: str) -> None:
         self._folder = folder
+        self._pattern = re.compile(pattern)
         self._seen: dict[Path, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -86,8 +86,21 @@ class FolderReader:
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 path = Path(entry.path)
-                if entry.name.startswith("part-") and path not in self._seen:
+                if path not in self._seen and self._pattern.fullmatch(entry.name):
                     self._seen[path] = time.time()
+
+    def moments(self) -> list[float]:
+        """Return when each file was seen first, oldest first; while watching goes on, too."""
+        return list(self._seen.values())
+
+
+class FolderReader(FolderWatch):
+    """Reads the Parquet files of a file sink, once it is over."""
+
+    port = 0
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, r"part-.*\.parquet")
 
     def table(self) -> pa.Table:
         return pa.concat_tables(with_moment(pq.read_table(p), seen) for p, seen in self._seen.items())
