@@ -137,8 +137,8 @@ def _plain_spark(trial: Trial, session: SparkSession) -> dict[str, Any]:
 def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
     import riprap as rr
     from riprap.apps.bargain import bargain
+    from riprap.feeds.pacing import PACE, read_pace
     from riprap.runtime.folder import RunFolder
-    from riprap.runtime.pacing import PACE, read_pace
 
     seen: list[pa.Table] = []
     sinks: dict[SinkKind, Callable[[], SinkConnector]] = {
