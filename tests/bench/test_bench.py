@@ -1,12 +1,16 @@
 """The benchmarks on tiny data: that they run, check answers, and do their sums; never how fast anything is."""
 
+import contextlib
 import json
 import math
+import subprocess
+import sys
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -16,7 +20,7 @@ from riprap.bench.answers import difference, first_of, read_answer
 from riprap.bench.baselines import run_bare
 from riprap.bench.feed import make_feed
 from riprap.bench.kernel import Windows
-from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, rounded, steady_rate
+from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, steady_rate
 from riprap.bench.trial import VARIANTS, Trial, missing
 from riprap.errors import RunError
 
@@ -31,7 +35,7 @@ def answer(*quotes: dict[str, object]) -> pa.Table:
 
 def outcome(ends: list[float], rows: int = 10, **told: object) -> Outcome:
     trial = Trial(variant="riprap", files=(), rows_per_file=rows, events=rows * len(ends), folder="")
-    memory = Memory(total=100.0, private=80.0, jvm=60.0, python=40.0)
+    memory = Memory(total=100.0, jvm=60.0, python=40.0)
     batches = [(rows, end) for end in ends]
     return Outcome(trial=trial, told={"batches": batches, "live_heap_mb": 20.0, **told}, memory=memory)
 
@@ -43,6 +47,8 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "adapters": "adapters",
         "checkpoint": "checkpoint",
         "faults": "faults",
+        "kill": "kill",
+        "latency": "latency",
         "model": "model",
         "san": "san",
         "wafer": "wafer",
@@ -174,16 +180,40 @@ def test_scaling_compares_time_for_the_same_number_of_events() -> None:
     assert not slower["grows_no_faster"]
 
 
-def test_latency_is_taken_after_the_warm_up() -> None:
-    latency = [{"oldest": 9.0, "newest": 9.0}] * 2 + [{"oldest": 0.3, "newest": 0.1}] * 3
-    found = bargain._latency(outcome([0.0, 1.0, 2.0, 3.0, 4.0], latency=latency), warm_up=2.0)
-    assert rounded(found) == {
-        "events_per_s": 10.0,
-        "kept_up": False,
-        "batches": 3,
-        "mean_tuple": {"p50": 200.0, "p95": 200.0},
-        "oldest_tuple": {"p50": 300.0, "p95": 300.0},
-    }
+def test_parts_of_the_bargain_benchmark_have_names() -> None:
+    with pytest.raises(RunError, match="there is no part 'speed'; there are: throughput, scaling"):
+        bargain.run(True, lambda _: None, only=["speed"])
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells shared pages apart"
+)
+def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "shared"
+    file.write_bytes(bytes(64 << 20))
+    # Each maps the file, touches every page of it, says so, and stays until its input ends.
+    code = """if True:
+        import mmap, sys
+        with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+            sum(pages[at] for at in range(0, len(pages), 4096))
+            print("mapped", flush=True)
+            sys.stdin.read()
+    """
+    with contextlib.ExitStack() as stack:
+        pipe = subprocess.PIPE
+        children = [
+            stack.enter_context(subprocess.Popen([sys.executable, "-c", code, file], stdin=pipe, stdout=pipe))
+            for _ in range(2)
+        ]
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"mapped\n"
+        memory = Memory()
+        memory.see([psutil.Process(child.pid) for child in children])
+        for child in children:
+            child.communicate()
+    assert 64e6 < memory.total * 1e6 < 2 * 64e6
+    assert memory.python == memory.total
 
 
 def test_a_trial_that_fails_says_why(tmp_path: Path) -> None:

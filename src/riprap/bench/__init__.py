@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'faults', 'model', 'operators', 'san', 'wafer']
+    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'san', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riprap.bench import adapters, bargain, checkpoint, faults, model, operators, san, wafer
+from riprap.bench import adapters, bargain, checkpoint, faults, kill, latency, model, operators, san, wafer
 from riprap.bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -49,6 +49,21 @@ BENCHMARKS: dict[str, Benchmark] = {
             summary="Bargain Discovery on Riprap, two ways each on plain Spark and Bytewax, and a bare Numba loop",
             run=bargain.run,
             table=bargain.table,
+            takes=("only",),
+        ),
+        Benchmark(
+            name="latency",
+            summary="how long results take at a steady pace, by the clock of whoever gets them",
+            run=latency.run,
+            table=latency.table,
+            takes=("rate", "repetitions", "seconds"),
+        ),
+        Benchmark(
+            name="kill",
+            summary="from SIGKILL of a worker, or of a driver with a spare, to the next batch on record",
+            run=kill.run,
+            table=kill.table,
+            takes=("rate", "repetitions"),
         ),
         Benchmark(
             name="operators",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ from riprap.bench.trial import MASTER, SETTINGS, VARIANTS, Trial, Variant, missi
 from riprap.errors import RunError
 
 SEED = 20051227
-RATE = 10_000
-PACE_TOLERANCE = 0.05
 # At least so many times the events/s of the other variant, at so many rows a batch.
 BARS: Mapping[str, Mapping[str, float]] = {
     "100000": {"by_key": 40.0, "by_bucket": 6.0, "bytewax_key": 1.0, "bytewax_bucket": 1.0},
@@ -53,10 +51,8 @@ class Plan:
     repetitions: int
     warm_up: WarmUp
     scaling: Sequence[int] = ()
-    scaling_rows: int = 500_000
+    scaling_rows: int = 100_000
     scaling_repetitions: int = 1
-    latency_events: int = 0
-    latency_warm_up: float = 6.0
     seed: int = SEED
 
 
@@ -74,8 +70,7 @@ FULL = Plan(
     repetitions=2,
     warm_up=WarmUp(batches=2, seconds=6.0),
     scaling=(1_000_000, 4_000_000, 16_000_000),
-    scaling_repetitions=1,
-    latency_events=30 * RATE,
+    scaling_repetitions=3,
 )
 QUICK = Plan(
     events={
@@ -91,15 +86,22 @@ QUICK = Plan(
     repetitions=1,
     warm_up=WarmUp(batches=1, seconds=1.0),
     scaling=(200_000, 1_000_000),
-    scaling_rows=100_000,
-    latency_events=13 * RATE,
-    latency_warm_up=4.0,
 )
 
 
-def run(quick: bool, report: Report) -> dict[str, Any]:
-    """Run the whole comparison. ``quick`` is a smoke test: its figures say little."""
-    return run_plan(QUICK if quick else FULL, report, quick=quick)
+PARTS = ("throughput", "scaling")
+
+
+def run(quick: bool, report: Report, *, only: Sequence[str] = PARTS) -> dict[str, Any]:
+    """Run the comparison, or some of its parts. ``quick`` is a smoke test: its figures say little."""
+    if unknown := sorted(set(only) - set(PARTS)):
+        raise RunError(f"there is no part '{unknown[0]}'; there are: {', '.join(PARTS)}")
+    plan = QUICK if quick else FULL
+    if "throughput" not in only:
+        plan = replace(plan, events={})
+    if "scaling" not in only:
+        plan = replace(plan, scaling=())
+    return run_plan(plan, report, quick=quick)
 
 
 def run_plan(plan: Plan, report: Report, *, quick: bool = False) -> dict[str, Any]:
@@ -118,11 +120,8 @@ def run_plan(plan: Plan, report: Report, *, quick: bool = False) -> dict[str, An
         bench.prepare()
         throughput = bench.throughput()
         scaling = bench.scaling()
-        latency = bench.latency()
     result: dict[str, Any] = {v: _figures(v, throughput, plan) for v in variants}
     result["skipped"] = skipped
-    if latency is not None:
-        result["riprap"]["latency_ms"] = latency
     result["riprap"]["time_goes_ms"] = {
         str(size): _where(throughput["riprap", size][-1], plan.warm_up) for size in plan.events
     }
@@ -198,20 +197,8 @@ class _Bench:
             lines.append(_scaling_line(found, lines[0] if lines else None))
         return lines
 
-    def latency(self) -> dict[str, Any] | None:
-        """Run Riprap at a steady pace; take the time from a tuple's arrival to its publication."""
-        if not self.plan.latency_events:
-            return None
-        feed = make_feed(
-            self.folder / "feed-paced", self.plan.latency_events, rows_per_file=500_000, seed=self.plan.seed
-        )
-        outcome = self._checked("riprap", feed, rate=RATE)
-        found = _latency(outcome, self.plan.latency_warm_up)
-        self.report(f"at {RATE:,} events/s: median latency {found['mean_tuple']['p50']:.0f} ms")
-        return found
-
-    def _checked(self, variant: Variant, feed: FeedFiles, rate: float | None = None) -> Outcome:
-        outcome = self._measure(variant, feed, rate)
+    def _checked(self, variant: Variant, feed: FeedFiles) -> Outcome:
+        outcome = self._measure(variant, feed)
         assert self.oracle is not None, "prepare() comes first"
         wrong = difference(first_of(self.oracle, feed.events), read_answer(outcome.trial.out))
         if wrong is not None:
@@ -219,7 +206,7 @@ class _Bench:
         self._forget(outcome)
         return outcome
 
-    def _measure(self, variant: Variant, feed: FeedFiles, rate: float | None = None) -> Outcome:
+    def _measure(self, variant: Variant, feed: FeedFiles) -> Outcome:
         self.trials += 1
         return measure(
             Trial(
@@ -228,7 +215,6 @@ class _Bench:
                 rows_per_file=feed.rows_per_file,
                 events=feed.events,
                 folder=str(self.folder / f"trial-{self.trials}"),
-                rate=rate,
             )
         )
 
@@ -239,14 +225,13 @@ class _Bench:
 def _figures(
     variant: Variant, throughput: Mapping[tuple[Variant, int], Sequence[Outcome]], plan: Plan
 ) -> dict[str, Any]:
-    figures: dict[str, Any] = {"events_per_s": {}, "spread": {}, "peak_memory_mb": {}, "peak_private_mb": {}}
+    figures: dict[str, Any] = {"events_per_s": {}, "spread": {}, "peak_memory_mb": {}}
     for size in plan.events:
         outcomes = throughput[variant, size]
         rates = [steady_rate(o, plan.warm_up) for o in outcomes]
         figures["events_per_s"][str(size)] = middle(rates)
         figures["spread"][str(size)] = spread(rates)
         figures["peak_memory_mb"][str(size)] = middle([o.memory.total for o in outcomes])
-        figures["peak_private_mb"][str(size)] = middle([o.memory.private for o in outcomes])
     return figures
 
 
@@ -292,7 +277,6 @@ def _scaling_line(outcomes: Sequence[Outcome], first: Mapping[str, Any] | None) 
         "seconds_per_million": middle(times) / counted * 1e6,
         "late_over_early": middle([_late_over_early(o) for o in outcomes]),
         "peak_memory_mb": middle([o.memory.total for o in outcomes]),
-        "peak_private_mb": middle([o.memory.private for o in outcomes]),
         "peak_jvm_mb": middle([o.memory.jvm for o in outcomes]),
         "peak_python_mb": middle([o.memory.python for o in outcomes]),
         "live_heap_mb": middle([o.told["live_heap_mb"] for o in outcomes]),
@@ -311,26 +295,3 @@ def _late_over_early(outcome: Outcome) -> float:
     if quarter < 1:
         return 1.0
     return (ends[-1] - ends[-1 - quarter]) / (ends[2 * quarter] - ends[quarter])
-
-
-def _latency(outcome: Outcome, warm_up: float) -> dict[str, Any]:
-    batches, latency = outcome.batches, outcome.told["latency"]
-    late = [i for i, (_, end) in enumerate(batches) if end >= batches[0][1] + warm_up]
-    if len(late) < 3:
-        # A machine too busy for the pace: what there is, and `kept_up` will say no.
-        late = list(range(len(batches)))[-3:]
-    seconds = batches[late[-1]][1] - batches[late[0]][1]
-    rate = sum(batches[i][0] for i in late[1:]) / seconds if seconds else 0.0
-    mean = [500 * (latency[i]["oldest"] + latency[i]["newest"]) for i in late]
-    oldest = [1000 * latency[i]["oldest"] for i in late]
-    return {
-        "events_per_s": rate,
-        "kept_up": abs(rate / RATE - 1) <= PACE_TOLERANCE,
-        "batches": len(late),
-        "mean_tuple": _percentiles(mean),
-        "oldest_tuple": _percentiles(oldest),
-    }
-
-
-def _percentiles(values: Sequence[float]) -> dict[str, float]:
-    return {f"p{p}": float(np.percentile(values, p)) for p in (50, 95)}

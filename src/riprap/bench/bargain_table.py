@@ -17,7 +17,7 @@ _NAMES = {
 
 def table(result: Mapping[str, Any]) -> str:
     """Return the whole result as Markdown tables."""
-    parts = [_throughput(result), _scaling(result), _latency(result), _where(result), _about(result)]
+    parts = [_throughput(result), _scaling(result), _where(result), _about(result)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -35,6 +35,8 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _throughput(result: Mapping[str, Any]) -> str:
     sizes = list(result["riprap"]["events_per_s"])
+    if not sizes:
+        return ""
     head = ["steady events/s (least to greatest)"]
     for size in sizes:
         head += [f"{int(size):,} rows a batch", "Riprap is", "peak memory"]
@@ -61,8 +63,7 @@ def _throughput(result: Mapping[str, Any]) -> str:
     )
     verdict = f"\n\nBars ({'met' if result['bars_met'] else 'NOT met'}): {bars}." if bars else ""
     verdict += "".join(f"\n\n{_NAMES[v]} was skipped. {why}." for v, why in result.get("skipped", {}).items())
-    same = "the same" if result["same_answer"] else "NOT the same"
-    return grid(head, rows) + f"\n\nAnswers: {same}." + verdict
+    return grid(head, rows) + verdict
 
 
 def _scaling(result: Mapping[str, Any]) -> str:
@@ -78,7 +79,7 @@ def _scaling(result: Mapping[str, Any]) -> str:
             f"{line['events']:,}",
             f"{line['seconds']:.2f}",
             f"{line['seconds_per_million']:.3f}",
-            f"{line['time_growth']:.2f}",
+            f"{line['time_growth']:.2f}" + ("" if line["grows_no_faster"] else " (too much)"),
             f"{line['late_over_early']:.2f}",
             *(f"{line[key]:,.0f} MB" for key in memory),
         ]
@@ -87,19 +88,10 @@ def _scaling(result: Mapping[str, Any]) -> str:
     return grid(["Riprap, events", *times, *memory.values()], rows) if rows else ""
 
 
-def _latency(result: Mapping[str, Any]) -> str:
-    latency = result["riprap"].get("latency_ms")
-    if latency is None:
-        return ""
-    names = {"mean_tuple": "mean tuple of a batch", "oldest_tuple": "oldest tuple of a batch"}
-    rows = [[name, *(f"{latency[key][p]:.0f} ms" for p in ("p50", "p95"))] for key, name in names.items()]
-    head = [f"Riprap, latency at {latency['events_per_s']:,.0f} events/s", "median", "95%"]
-    behind = "" if latency["kept_up"] else "\n\nThe machine did NOT keep up with the pace: no steady latency."
-    return grid(head, rows) + behind
-
-
 def _where(result: Mapping[str, Any]) -> str:
     goes = result["riprap"]["time_goes_ms"]
+    if not goes:
+        return ""
     names = list(dict.fromkeys(name for parts in goes.values() for name in parts))
     rows = [[name, *(f"{parts.get(name, 0.0):.1f} ms" for parts in goes.values())] for name in names]
     return grid(["Riprap, where a batch's time goes", *(f"{int(size):,} rows" for size in goes)], rows)
@@ -109,7 +101,9 @@ def _about(result: Mapping[str, Any]) -> str:
     about = result["about"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     quick = " A quick run: a smoke test, not a measurement." if about["quick"] else ""
+    same = "the same" if result["same_answer"] else "NOT the same"
     return (
+        f"Answers: {same}.\n\n"
         f"{about['date']}; {about['machine']}, {about['cores']} cores, {about['memory_gb']} GB, load "
         f"{about['load_before']} before; Python {about['python']}, {versions}; {about['master']}, seed "
         f"{about['seed']}, {about['repetitions']} repetitions.{quick}\n"

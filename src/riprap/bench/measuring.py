@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -24,8 +25,7 @@ from riprap.errors import RunError
 
 Report = Callable[[str], None]
 
-_SAMPLE_SECONDS = 0.1
-_CENSUS_SAMPLES = 5  # how many samples pass before new processes are looked for
+_SAMPLE_SECONDS = 0.5  # the kernel takes milliseconds to add up the pages of a large process
 _MB = 1e6
 
 
@@ -33,26 +33,25 @@ _MB = 1e6
 class Memory:
     """The highest memory seen, in MB: of all processes of a trial, and of its JVM and its Pythons alone.
 
-    It is resident memory, so pages that processes share count once in each. ``private`` leaves them out, and
-    with them mapped files and state pages.
+    It is resident memory. A page that processes share counts once: each has its part of it. Where the system does not
+    tell (it is Linux that does), it counts in each of them.
     """
 
     total: float = 0.0
-    private: float = 0.0
     jvm: float = 0.0
     python: float = 0.0
 
     def see(self, processes: Sequence[psutil.Process]) -> None:
         """Take a sample."""
-        sums = dict.fromkeys(("total", "private", "jvm", "python"), 0.0)
+        sums = dict.fromkeys(("total", "jvm", "python"), 0.0)
         for process in processes:
             try:
-                memory, name = process.memory_info(), process.name()
+                memory, name = process.memory_full_info(), process.name()
             except psutil.Error:
                 continue
-            sums["total"] += memory.rss / _MB
-            sums["private"] += (memory.rss - getattr(memory, "shared", 0)) / _MB
-            sums["jvm" if name == "java" else "python"] += memory.rss / _MB
+            resident = getattr(memory, "pss", memory.rss) / _MB
+            sums["total"] += resident
+            sums["jvm" if name == "java" else "python"] += resident
         for part, size in sums.items():
             setattr(self, part, max(getattr(self, part), size))
 
@@ -106,17 +105,10 @@ def measure(trial: Trial, *, timeout: float = 1800.0, source: Path | None = None
 
 
 def _watch(pid: int, memory: Memory, over: threading.Event) -> None:
-    samples = 0
-    processes: list[psutil.Process] = []
     while not over.wait(_SAMPLE_SECONDS):
-        if samples % _CENSUS_SAMPLES == 0:
-            try:
-                root = psutil.Process(pid)
-                processes = [root, *root.children(recursive=True)]
-            except psutil.Error:
-                processes = []
-        samples += 1
-        memory.see(processes)
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(pid)
+            memory.see([root, *root.children(recursive=True)])
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -8,19 +8,26 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from riprap.bench.consumers import with_moment
 from riprap.bench.feed import FeedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from riprap.graph.connectors import SinkConnector
+
 Variant = Literal["riprap", "by_key", "by_bucket", "numba", "bytewax_key", "bytewax_bucket"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
+SinkKind = Literal["callback", "tcp", "parquet"]
 
 CORES = 2
 MASTER = f"local[{CORES}]"
@@ -31,7 +38,11 @@ SETTINGS = {"spark.sql.shuffle.partitions": str(CORES)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What to run: a variant over the files of a feed, into a folder; at a pace, if ``rate`` is given."""
+    """What to run: a variant over the files of a feed, into a folder; at a pace, if ``rate`` is given.
+
+    ``port`` is where Riprap sends results that go to ``"tcp"``. Those of ``"callback"`` are put into the folder at the
+    end, with the moments at which they were seen.
+    """
 
     variant: Variant
     files: tuple[str, ...]
@@ -39,6 +50,8 @@ class Trial:
     events: int
     folder: str
     rate: float | None = None
+    sink: SinkKind = "parquet"
+    port: int = 0
 
     @property
     def feed(self) -> FeedFiles:
@@ -124,15 +137,27 @@ def _plain_spark(trial: Trial, session: SparkSession) -> dict[str, Any]:
 def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
     import riprap as rr
     from riprap.apps.bargain import bargain
+    from riprap.feeds.pacing import PACE, read_pace
     from riprap.runtime.folder import RunFolder
 
-    feed = rr.files(list(trial.files), rate=trial.rate)
-    app = bargain(feed, rr.parquet(trial.out, roll="0s"))
+    seen: list[pa.Table] = []
+    sinks: dict[SinkKind, Callable[[], SinkConnector]] = {
+        "callback": lambda: rr.callback(lambda _, table: seen.append(with_moment(table, time.time()))),
+        "tcp": lambda: rr.to_tcp("127.0.0.1", trial.port, format="json"),
+        "parquet": lambda: rr.parquet(trial.out, roll="0s"),
+    }
+    app = bargain(rr.files(list(trial.files), rate=trial.rate), sinks[trial.sink]())
+    # At a pace, batches are as large as Riprap makes them by itself.
+    size: dict[str, Any] = {"batch_rows": trial.rows_per_file} if trial.rate is None else {}
     started = time.time()
-    with app.run(spark=session, batch_rows=trial.rows_per_file, runs=Path(trial.folder) / "runs") as run:
+    with app.run(spark=session, runs=Path(trial.folder) / "runs", **size) as run:
         queries = session.streams.active
         run.wait()
         lines = list(RunFolder(run.folder, time.time).read_metrics())
+    pace = [read_pace(path)[0] for path in run.folder.rglob(PACE)]
+    if seen:
+        trial.out.mkdir()
+        pq.write_table(pa.concat_tables(seen), trial.out / "part-seen.parquet")
     progress = [dict(p.durationMs) for q in queries for p in q.recentProgress if p.batchId < len(lines)]
     return {
         "started": started,
@@ -140,6 +165,7 @@ def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
         "latency": [line["latency"] for line in lines],
         "parts": [_parts(line) for line in lines],
         "spark": progress,
+        "pace": pace,
     }
 
 

@@ -36,8 +36,7 @@ def kill_executor(run: Path, element: str) -> Crash:
     found = _find(run, element)
     started = _driver(found).children(recursive=True)
     executors = [p for p in started if "CoarseGrainedExecutorBackend" in _command(p)]
-    daemons = [p for p in started if "pyspark.daemon pyspark.worker" in _command(p)]
-    workers = [p for p in daemons if p.parent() in daemons]
+    daemons, workers = _daemons_and_workers(started)
     # The newest worker is most likely to be in use. Those that are idle end by themselves, and leave who starts them.
     for victim in [*executors[:1], *workers[-1:], *daemons[:1]]:
         victim.kill()
@@ -45,6 +44,11 @@ def kill_executor(run: Path, element: str) -> Crash:
     raise RunError(
         f"the driver process of '{element}', pid {found.pid}, has no executor or worker on this host yet"
     )
+
+
+def workers_of(run: Path, element: str) -> list[psutil.Process]:
+    """List the Python workers on this host that an element's driver process has, in use or not."""
+    return _daemons_and_workers(_driver(_find(run, element)).children(recursive=True))[1]
 
 
 def kill_host(run: Path, element: str) -> Crash:
@@ -77,6 +81,14 @@ def _find(run: Path, element: str) -> Presence:
             return presence
     names = ", ".join(name for p in there for name in p.pages)
     raise RunError(f"no element '{element}' is running in {run}. There are: {names or 'none'}")
+
+
+def _daemons_and_workers(
+    started: Iterable[psutil.Process],
+) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Return the processes from which Python workers are forked, with the workers, and these alone."""
+    daemons = [p for p in started if "pyspark.daemon pyspark.worker" in _command(p)]
+    return daemons, [p for p in daemons if p.parent() in daemons]
 
 
 def _driver(found: Presence) -> psutil.Process:

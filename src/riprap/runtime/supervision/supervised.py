@@ -141,6 +141,11 @@ class Supervised:
         summed = self._tail.progress(self._clock() - self._began)
         return replace(summed, quarantined=sum(self._folder.quarantined().values()))
 
+    @property
+    def has_spare(self) -> bool:
+        """Whether a spare process is warm, and would take the place of one that dies."""
+        return self._supervisor.has_spare
+
     def recoveries(self) -> list[Recovered]:
         """Return what has failed and is back, oldest first."""
         self._recovered += read_recovered(self._events.new())

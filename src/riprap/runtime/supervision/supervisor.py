@@ -396,6 +396,12 @@ class Supervisor:
                 process.told_to_stop = True
                 process.driver.link.send("stop", resume=self._wants_stop == "resume")
 
+    @property
+    def has_spare(self) -> bool:
+        """Whether a spare is ready, which it is when it has warmed up."""
+        spare = self._spare
+        return spare is not None and spare.ready is not None
+
     def _keep_spare(self) -> None:
         wanted = self._conditions.spare and self._spares_lost < _MOST_SPARES_LOST and self._wants_stop is None
         elements = [e for p in self._processes.values() for e in p.elements.values()]
