@@ -239,9 +239,9 @@ def test_starting_at_the_newest_message(spark: SparkSession, kafka: Kafka, send:
     connector = rr.from_kafka(kafka.address, topic, schema=SCHEMA, start="latest")
     with reading(connector).run(spark=spark, runs=runs, trigger="100ms") as run:
         # The first batch tells that the place is known.
-        wait_until(lambda: (run.folder / "elements" / "reading" / "spark" / "sources" / "0" / "0").exists())
+        wait_until(lambda: list(run.folder.glob("elements/*/spark/sources/0/0")))
         send(topic, objects(10, 20))
-        wait_until(lambda: run.progress().tuples_in >= 10)
+        wait_until(lambda: run.table("out").num_rows >= 10)
         assert run.table("out").column("n").to_pylist() == list(range(10, 20))
 
 
@@ -340,7 +340,7 @@ def test_a_broker_that_is_killed_and_comes_back(
     app = reading(rr.from_kafka(kafka.address, topic, schema=SCHEMA), rr.memory(), rr.callback(fault))
     try:
         with app.run(spark=spark, runs=runs, batch_rows=BATCH, trigger="50ms") as run:
-            wait_until(lambda: not run.running or run.progress().tuples_in >= 1500, seconds=120)
+            wait_until(lambda: not run.running or run.table("out").num_rows >= 1500, seconds=120)
             wait_until(lambda: "connection back" in events(), seconds=30)
             assert run.table("out").column("n").to_pylist() == list(range(1500))
     finally:
