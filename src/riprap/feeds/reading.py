@@ -130,7 +130,10 @@ def _version(path: str) -> tuple[int, ...]:
 @functools.lru_cache(maxsize=8)
 def _open_parquet(path: str, version: tuple[int, ...]) -> pq.ParquetFile:
     metadata = pq.read_metadata(path)
-    return pq.ParquetFile(path, read_dictionary=_encoded(metadata), metadata=metadata, memory_map=True)
+    # Without a buffer to fill ahead: that is done by a thread of its own, and the file is mapped.
+    return pq.ParquetFile(
+        path, read_dictionary=_encoded(metadata), metadata=metadata, memory_map=True, pre_buffer=False
+    )
 
 
 def _encoded(metadata: pq.FileMetaData) -> list[str]:

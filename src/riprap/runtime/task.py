@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, reduce
 from pathlib import Path as FilePath
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,7 @@ class Answer:
     fresh: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self, default=_entries).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Answer:
@@ -62,6 +63,10 @@ class Answer:
             seconds=data["seconds"],
             fresh=data["fresh"],
         )
+
+
+def _entries(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def save_plan(path: FilePath, plan: Plan) -> None:

@@ -131,10 +131,12 @@ def arrive(
         low, high = keys.span(*span, buckets)
         keys = keys.slice(low, high)
         for entry in data:
-            code = codes[entry.name]
-            mine = np.flatnonzero((code >= low) & (code < high))
-            codes[entry.name] = (code[mine] - low).astype(np.int32)
-            read[entry.name] = _take(read[entry.name], mine)
+            # Those below the span wrap around to numbers above it, so that one look tells.
+            code = codes[entry.name] - np.int32(low)
+            mine = np.flatnonzero(code.view(np.uint32) < high - low)
+            if len(mine) < len(code):
+                code, read[entry.name] = code[mine], _take(read[entry.name], mine)
+            codes[entry.name] = code
     heads = {e.name: _channel_tags(e, read[e.name].tags, batch) for e in entries}
     marks = {e.name: _channel_tags(e, read[e.name].punctuations, batch) for e in entries}
     root += 2 if any(e.root is not None for e in entries) else 0
@@ -201,7 +203,7 @@ def _rank(
         for e in entries
     ]
     marked = [marks[e.name][:root] or nothing for e in entries] if from_channels else []
-    columns = tuple(np.concatenate(numbers) for numbers in zip(*parts, *marked, strict=True))
+    columns = tuple(_end_to_end(numbers) for numbers in zip(*parts, *marked, strict=True))
     order = None if _in_order(columns) else np.lexsort(columns[::-1])
     if order is not None:
         columns = tuple(c[order] for c in columns)
@@ -228,11 +230,21 @@ def _rank(
     )
 
 
+def _end_to_end(numbers: Sequence[Ints]) -> Ints:
+    return numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
+
+
 def _source_tags(entry: Entry, read: Rows, batch: int, aligned: bool) -> Tags:
-    own: Tags = (np.full(read.rows, entry.number, np.int64), read.position)
+    assert entry.number is not None
+    own: Tags = (_throughout(entry.number, read.rows), read.position)
     if entry.ordering is not None:
         own = (order_numbers(read.columns[entry.ordering]), *own)
-    return own if aligned else (np.full(read.rows, batch, np.int64), *own)
+    return own if aligned else (_throughout(batch, read.rows), *own)
+
+
+def _throughout(number: int, rows: int) -> Ints:
+    """Return the same number for all rows, which takes no memory."""
+    return np.broadcast_to(np.int64(number), rows)
 
 
 def _channel_tags(entry: Entry, tags: Tags, batch: int) -> Tags:
@@ -245,6 +257,9 @@ def _in_order(columns: Tags) -> bool:
     """Say whether tags are in order already, as a single file's are."""
     if len(columns[0]) < 2:
         return True
+    telling = [column for column in columns if column.strides != (0,)]
+    if len(telling) < 2:
+        return all(bool((column[1:] >= column[:-1]).all()) for column in telling)
     falls = np.zeros(len(columns[0]) - 1, bool)
     equal = np.ones(len(falls), bool)
     for column in columns:

@@ -103,6 +103,8 @@ def run_stage(
         dict(arrival.chunks),
         clock,
     )
+    last = {stream: operator for operator in graph for stream in operator.inputs}
+    kept = {stream for operator in graph for stream in operator.control}
     for operator in graph:
         if isinstance(operator, Source | Inlet):
             rows = stage.chunks[operator.name].rows
@@ -112,6 +114,10 @@ def run_stage(
         for stream in operator.outputs:
             if stream in watch:
                 stage.outcome.watched[stream] = stage.chunks[stream]
+        for stream in operator.inputs:
+            if last[stream] is operator and stream not in kept:
+                # Memory follows the widest part of the graph.
+                stage.chunks.pop(stream, None)
     for operator in graph:
         if operator.control:
             stage.run_control(operator)
@@ -143,7 +149,6 @@ class _Stage:
             self.outcome.outputs[operator.name] = chunk if lead else _own_marks(chunk)
         for stream, chunk in zip(operator.outputs, result.outputs, strict=False):
             self.chunks[stream] = chunk
-        self._let_go(operator)
 
     def _inputs(self, operator: Operator) -> tuple[Chunk, ...]:
         """Return the tuples of each port, with paths of one length.
@@ -206,13 +211,6 @@ class _Stage:
         for slot, page in result.pages.items():
             self.outcome.keep(f"{operator.name}/{slot}", page, self._older(operator, slot))
         return result
-
-    def _let_go(self, operator: Operator) -> None:
-        """Drop the chunks whose last reader is done: memory follows the widest part of the graph."""
-        for stream in operator.inputs:
-            readers = self.graph.consumers(stream)
-            if readers[-1] is operator and not any(stream in o.control for o in self.graph):
-                self.chunks.pop(stream, None)
 
     def _blame(self, kernel: Kernel, operator: Operator, given: Given, error: BaseException) -> OperatorError:
         """Find the first tuple on which the operator fails, by running it on ever shorter beginnings of the batch."""

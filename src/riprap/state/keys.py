@@ -65,7 +65,10 @@ def encode_keys(columns: Sequence[pa.Array], rows: int) -> tuple[KeyTable, Codes
     for column in columns:
         if column.null_count:
             has_null |= column.is_null().to_numpy(zero_copy_only=False)
-    return KeyTable(hashes, tuple(columns), has_null), place[codes]
+    # Arrow takes numbers of any width as they are, NumPy would make them wider first.
+    code = pa.array(place).take(codes)
+    # To Numba an array that must not be written to is of another type, and every kernel would be compiled for it too.
+    return KeyTable(hashes, tuple(columns), has_null), code.to_numpy(zero_copy_only=False, writable=True)
 
 
 def join_tables(tables: Sequence[KeyTable]) -> tuple[KeyTable, list[Codes]]:
@@ -91,13 +94,14 @@ def key_clash(left: Sequence[pa.Array], i: int, right: Sequence[pa.Array], j: in
     )
 
 
-def _distinct(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
+def _distinct(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], pa.Array]:
     encoded = [_encode(column) for column in columns]
     if len(encoded) == 1:
         dictionary, codes = encoded[0]
         return [dictionary], codes
     combined, many = np.zeros(len(columns[0]), np.int64), 1
-    for dictionary, codes in encoded:
+    for dictionary, indices in encoded:
+        codes = indices.cast(pa.int64()).to_numpy()
         many *= max(len(dictionary), 1)
         if many > np.iinfo(np.int64).max:
             # More combinations than there are numbers: number those that occur.
@@ -107,10 +111,11 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], npt.NDArray[
     rows = pa.array(first)
     picked = (column.take(rows) for column in columns)
     # Pages keep plain columns: the next batch's may be encoded otherwise.
-    return [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in picked], codes
+    plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in picked]
+    return plain, pa.array(codes)
 
 
-def _encode(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def _encode(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Dictionary-encode with null as a value, and with all NaN alike and -0.0 as 0.0."""
     if pa.types.is_dictionary(column.type) and _needs_decoding(column.dictionary):
         column = column.dictionary_decode()
@@ -125,7 +130,7 @@ def _encode(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         # Null gets a value of its own, at the end.
         indices = indices.cast(pa.int64()).fill_null(len(dictionary))
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
-    return dictionary, indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return dictionary, indices
 
 
 def _needs_decoding(dictionary: pa.Array) -> bool:

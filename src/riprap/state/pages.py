@@ -89,7 +89,8 @@ class PageStore:
                 open(os.open(name + _SUFFIX, _READ, dir_fd=folder), "rb") as found,
                 pa.memory_map(name_of(found.fileno())) as file,
             ):
-                reader = pa.ipc.open_file(file)
+                # From a buffer: out of a file Arrow reads in a thread of its own, which every page would wait for.
+                reader = pa.ipc.open_file(file.read_buffer())
                 if (reader.schema.metadata or {}).get(b"format") != FORMAT:
                     path = os.path.join(self.folder, name + _SUFFIX)
                     raise FormatError(
