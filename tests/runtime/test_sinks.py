@@ -151,7 +151,9 @@ def test_small_batches_wait_until_time_is_up(bench: Bench) -> None:
     bench.clock.now += 9.9
     publisher.publish(1, bench.numbers(2))
     assert bench.listing() == []
+    assert not publisher.due
     bench.clock.now += 0.2
+    assert publisher.due, "whoever looks may have it written, though no batch comes"
     publisher.publish(2, bench.numbers(3))
     publisher.publish(3, bench.numbers(4))
 

@@ -25,7 +25,7 @@ from riprap.runtime.handed import Handed
 from riprap.runtime.inflow import Planned
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
-from riprap.runtime.sinks import Publisher
+from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record, page_prefix
@@ -91,8 +91,11 @@ class BatchRunner:
         """Wait until what is on record by now has been handed over."""
         self._behind.wait()
 
-    def check(self) -> None:
-        """Raise what went wrong when a batch was handed over."""
+    def look(self) -> None:
+        """Have files written that are due, though no batch comes; raise what went wrong when one was handed over."""
+        for publisher in self._publishers.values():
+            if isinstance(publisher, FilePublisher) and publisher.due:
+                self._behind.do(publisher.flush)
         self._behind.check()
 
     def finish(self) -> None:

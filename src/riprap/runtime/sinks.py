@@ -135,8 +135,13 @@ class FilePublisher:
                 self._since = self._clock()
             self._pending.append((batch, outputs))
             rows = sum(o.rows for _, outputs in self._pending for o in outputs)
-            if rows >= self.connector.roll_rows or self._clock() - self._since >= self.connector.roll_seconds:
+            if rows >= self.connector.roll_rows or self.due:
                 self.flush()
+
+    @property
+    def due(self) -> bool:
+        """Whether rows have waited for their file for as long as they may."""
+        return bool(self._pending) and self._clock() - self._since >= self.connector.roll_seconds
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
         self.publish(batch, outputs)

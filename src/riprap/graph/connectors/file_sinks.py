@@ -60,7 +60,7 @@ def parquet(
 ) -> FileSink:
     """Write Parquet files.
 
-    Small batches are gathered until there are ``roll_rows`` rows, or until a batch comes ``roll`` seconds after the
+    Small batches are gathered until there are ``roll_rows`` rows, or until ``roll`` seconds have passed since the
     first; the end of the run publishes the rest. ``roll=0`` makes every batch a file. ``compression`` is snappy, gzip,
     zstd, lz4, brotli or none.
     """

@@ -135,7 +135,7 @@ class ResidentStage:
         self._runner.catch_up()
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
-            self._runner.check()
+            self._runner.look()
             began = time.monotonic()
             limit = self._options.most_rows if self._size is None else self._size.rows
             end, rows = inflow.latest(offset, limit), 0
