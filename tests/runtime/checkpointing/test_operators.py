@@ -100,7 +100,7 @@ def settled(run: rr.Run, complete: int) -> bool:
     newest = {plan.name: newest_record(run.folder, plan.name) for plan in run.layout.plans}
     if newest[run.layout.plans[0].name].sources.get("calls", (0, 0))[1] != complete:
         return False
-    if any(element.behind(element.edge()) for element in run._elements if element.plan.inlets):
+    if any(element.behind(element.edge()) for element in run._crew.going if element.plan.inlets):
         return False
     return all(
         [m.batch for m in manifests(run.folder, operator)[:1]] == [newest[plan.name].batch]
