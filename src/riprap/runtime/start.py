@@ -135,7 +135,7 @@ def settle(graph: Graph, options: RunOptions) -> RunOptions:
     if options.interval is None:
         _check_end(layout)
         if options.folder is None:
-            _check_files(graph)
+            check_files(graph)
     if options.flush:
         _check_flush(layout)
     return options
@@ -191,7 +191,7 @@ def spark_of(session: SparkSession) -> dict[str, str]:
     }
 
 
-def _check_files(graph: Graph) -> None:
+def check_files(graph: Graph) -> None:
     """Refuse a new run that would not wait for its files, and whose files are not there."""
     for source in graph.of_kind(Source):
         files = source.connector
