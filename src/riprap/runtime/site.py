@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,6 +33,16 @@ class Site:
     pages: PageStore
     results: PageStore
     key: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Site:
+        """Take a site from what :func:`dataclasses.asdict` made of it."""
+        return cls(
+            ledger=Ledger(**data["ledger"]),
+            pages=PageStore(**data["pages"]),
+            results=PageStore(**data["results"]),
+            key=data["key"],
+        )
 
     def here(self) -> Site:
         """Fill in this executor's own page folder, where the folder's name asks for one."""
