@@ -22,7 +22,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.graph.options import RunOptions
 from riprap.runtime.agent.hired import HiredAgent, Saver
-from riprap.runtime.agent.kept import await_saver
+from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.protection import Protection

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from riprap.errors import MissingPageError, RunError
 from riprap.ownership import make_folder, remove_folder
+from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.folder import RunFolder
 from riprap.state.leases import Lease, is_alive
 from riprap.state.ledger import Ledger
@@ -128,6 +129,9 @@ def take_hold(
     home = page_root() / folder.identity if pages is None else None
     lease = Lease.take(home, folder.path)
     try:
+        # What an agent of an earlier driver is saving it saves to the end.
+        for element in (folder.path / "elements").glob("*"):
+            await_saver(element, folder.event)
         make_key(folder.path)
         if home is not None:
             state, results, levels = home / "state", home / "results", (4, 4)

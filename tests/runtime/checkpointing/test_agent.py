@@ -21,7 +21,7 @@ import riprap as rr
 from riprap.errors import StoreError
 from riprap.runtime.agent import hired
 from riprap.runtime.agent.hired import HiredAgent, Saver
-from riprap.runtime.agent.kept import await_saver
+from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
 
 STEPS = ("values", "between", "manifest", "versioned", "collecting")
@@ -145,8 +145,8 @@ def test_a_driver_that_dies_leaves_an_agent_that_finishes(tmp_path: Path) -> Non
     home = tmp_path / "home"
     home.mkdir()
     program = (
-        "import sys, time; from pathlib import Path; from riprap.runtime.agent import kept;"
-        "kept._hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from riprap.runtime.agent import lock;"
+        "lock.hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     )
     process = psutil.Popen([sys.executable, "-c", program, str(home)], stdout=-1)
     assert process.stdout.readline() == b"held\n"

@@ -23,7 +23,7 @@ from tests.runtime.checkpointing.leaving import events, lose_host, manifests, ne
 from tests.runtime.harness import Programs, on_record, only_run, read_parts, wait_until, whole
 from tests.runtime.test_crash import CLUSTER, executors
 
-from riprap.runtime.agent.kept import await_saver
+from riprap.runtime.agent.lock import await_saver
 
 ROWS, BATCH = 3_000, 100
 SEED = 20
