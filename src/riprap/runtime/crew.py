@@ -20,7 +20,6 @@ from riprap.runtime.draining import Draining
 from riprap.runtime.element import Element, Launch
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.kafka import explained
-from riprap.runtime.link import Link
 from riprap.runtime.site import Housing
 from riprap.state.ledger import Ledger
 
