@@ -21,7 +21,7 @@ from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.graph.options import RunOptions
-from riprap.runtime.agent.hired import HiredAgent, Saver
+from riprap.runtime.agent.hired import Saver, hire
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.durable import Durable
@@ -53,7 +53,6 @@ class Launch:
     resume: bool
     options: RunOptions
     stays: bool = True
-    agent: HiredAgent | None = None
 
     @property
     def durable(self) -> Durable:
@@ -251,8 +250,7 @@ class Element:
         before = launch.folder.last_metrics([self.plan.name]).get(self.plan.name) if launch.resume else None
         self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets, before)
         if self.plan.protected:
-            assert launch.agent is not None
-            self._saver = self._opened(launch.agent)
+            self._saver = self._be_saved()
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -274,7 +272,7 @@ class Element:
             self._let_go_of_saver()
             raise
 
-    def _opened(self, agent: HiredAgent) -> Saver:
+    def _be_saved(self) -> Saver:
         launch, ledger = self._launch, self._site.ledger
         protection = Protection.of(
             self.plan,
@@ -286,7 +284,7 @@ class Element:
         )
         batches = ledger.batches()
         newest = ledger.get(batches[-1]) if batches else None
-        return agent.open(protection, launch.folder.path, newest, launch.folder.event)
+        return hire().open(protection, launch.folder.path, newest, launch.folder.event)
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:
         if self._saver is not None:

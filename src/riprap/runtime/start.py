@@ -17,7 +17,7 @@ from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Gate, Source
 from riprap.graph.options import RunOptions
-from riprap.runtime.agent.hired import HiredAgent, hire
+from riprap.runtime.agent.hired import hire
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
@@ -42,7 +42,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
     # A new run's folder is made once there is a session: until then what Spark prints is beside it.
     log = earlier[0].path / LOG if earlier is not None else runs / f".{uuid.uuid4().hex[:6]}-{LOG}"
     # First, so that it is there once Spark is.
-    agent = hire_agent(graph)
+    hire_early(graph)
     session = (
         check_session(given)
         if given is not None
@@ -83,7 +83,6 @@ def run(graph: Graph, options: RunOptions) -> Run:
                 resume=resume,
                 options=options,
                 stays=share.stays,
-                agent=agent,
             )
             crew = Crew(launch, layout.plans, housing)
             crew.begin(names := [plan.name for plan in layout.plans], resume=names if resume else ())
@@ -150,10 +149,10 @@ def stages_of(graph: Graph) -> int:
     return sum(not plan.ingests for plan in compile_graph(graph, buckets=1, tasks=1).plans)
 
 
-def hire_agent(graph: Graph) -> HiredAgent | None:
-    """Start the agent of this host, if there is anything to save."""
-    plans = compile_graph(graph, buckets=1, tasks=1).plans
-    return hire() if any(plan.protected for plan in plans) else None
+def hire_early(graph: Graph) -> None:
+    """Start the agent of this process, if there will be anything to save."""
+    if any(plan.protected for plan in compile_graph(graph, buckets=1, tasks=1).plans):
+        hire()
 
 
 def _settle_end(options: RunOptions) -> Literal["flush"] | None:

@@ -45,7 +45,7 @@ from riprap.runtime.link import Link, Message
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
-from riprap.runtime.start import hire_agent, spark_of, stages_of
+from riprap.runtime.start import hire_early, spark_of, stages_of
 from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warming import warm_up
@@ -153,7 +153,7 @@ class Driver:
             return {}
 
     def _start(self, graph: Graph, options: RunOptions, session: SparkSession, told: Message) -> None:
-        agent = hire_agent(graph)
+        hire_early(graph)
         housing = Housing(**told["housing"])
         options = replace(options, store=told["store"])
         share = share_of(session, told["tasks"], len(told["elements"]), resident=options.resident)
@@ -167,7 +167,6 @@ class Driver:
             resume=False,
             options=options,
             stays=share.stays,
-            agent=agent,
         )
         plans = [plan for plan in layout.plans if plan.name in told["elements"]]
         folders = (housing.state, housing.results)
