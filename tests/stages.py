@@ -69,13 +69,18 @@ class Element:
             for task in range(plan.tasks)
         ]
         manifests = [answer.manifest for answer in answers]
+        ends = [o.name for o in plan.graph.of_kind(Sink) + plan.graph.of_kind(Outlet)]
+        outputs = {end: [a.outputs[end] for a in answers if end in a.outputs] for end in ends}
         self.record = Record(
-            epoch=0, batch=batch, manifests=tuple(sorted(manifests, key=lambda m: m.buckets)), time=self.now()
+            epoch=0,
+            batch=batch,
+            manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
+            outputs={end: tuple(found) for end, found in outputs.items()},
+            time=self.now(),
         )
         self._site.ledger.write(self.record)
         self.note(answers)
-        ends = [o.name for o in plan.graph.of_kind(Sink) + plan.graph.of_kind(Outlet)]
-        return {end: [a.outputs[end] for a in answers if end in a.outputs] for end in ends}
+        return outputs
 
     def now(self) -> float:
         """Return the time that records are given."""

@@ -47,6 +47,10 @@ DOORS = {
     Path("graph/options.py"): "pyspark.sql.SparkSession",
 }
 WITHOUT_SPARK = LAYERS[: LAYERS.index("compiler")]
+# Faults and models are computed in memory, with the stage's own code. These spread them over Spark, or run the
+# application itself for comparison.
+WITHOUT_RUNTIME = ("faults", "model")
+ON_SPARK = (Path("faults/jobs.py"), Path("faults/streaming.py"), Path("model/spreading.py"))
 
 
 def imported_modules(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -90,6 +94,8 @@ def offences(package: Path) -> list[str]:
                 found.append(f"{inside}:{line}: {layer} imports {dotted}, of the later layer {target}")
             if layer in WITHOUT_SPARK and dotted.partition(".")[0] == "pyspark":
                 found.append(f"{inside}:{line}: {layer} imports {dotted}; only compiler and later may")
+            if layer in WITHOUT_RUNTIME and target == "runtime" and inside not in ON_SPARK:
+                found.append(f"{inside}:{line}: {layer} imports {dotted}; of it only what ON_SPARK lists may")
     return found
 
 
@@ -114,6 +120,9 @@ def test_imports_point_to_earlier_layers() -> None:
         ("state/pages.py", "import riprap.operators.sums", "of the later layer operators"),
         ("errors.py", "from .graph import node", "errors imports riprap.graph.node"),
         ("compiler/lower.py", "import pyspark", None),
+        ("faults/replay.py", "from riprap.runtime.task import run_task", "only what ON_SPARK lists may"),
+        ("faults/replay.py", "from riprap.stage.batch import compute", None),
+        ("faults/jobs.py", "from riprap.runtime.session import make_session", None),
         ("apps/bargain.py", "import riprap as rr\nfrom riprap import Application", None),
         ("leftovers.py", "", "riprap.leftovers is in no layer"),
         ("__init__.py", "from riprap.cli import main", None),
@@ -133,6 +142,10 @@ def test_the_check_sees(tmp_path: Path, file: str, source: str, expected: str | 
 
 
 def test_importing_riprap_does_not_import_pyspark() -> None:
-    program = "import sys, riprap; assert 'pyspark' not in sys.modules, 'import riprap loads pyspark'"
+    """Nor do fault injection, models, and all that they compute with."""
+    program = (
+        "import sys, riprap, riprap.faults.running, riprap.model.watching; "
+        "loaded = {'pyspark', 'riprap.runtime'} & set(sys.modules); assert not loaded, loaded"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ with app.run() as run:
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -25,37 +26,37 @@ from riprap.errors import (
     RiprapError,
     RunError,
 )
-from riprap.graph import Application, Graph, Stream, load
-from riprap.graph.connectors import (
-    callback,
-    console,
-    csv,
-    files,
-    folder_scan,
-    from_kafka,
-    from_postgres,
-    from_redis,
-    from_spark,
-    from_tcp,
-    json,
-    memory,
-    parquet,
-    rate,
-    rows,
-    ticks,
-    to_kafka,
-    to_postgres,
-    to_redis,
-    to_spark,
-    to_sqlite,
-    to_tcp,
-)
-from riprap.graph.options import RunOptions
-from riprap.graph.policies import checkpoint, consistent, eventual
-from riprap.graph.user_operator import Abandoned, CustomOperator
-from riprap.graph.windows import every, on_close, sliding, tumbling
 
 if TYPE_CHECKING:
+    from riprap.graph import Application, Graph, Stream, load
+    from riprap.graph.connectors import (
+        callback,
+        console,
+        csv,
+        files,
+        folder_scan,
+        from_kafka,
+        from_postgres,
+        from_redis,
+        from_spark,
+        from_tcp,
+        json,
+        memory,
+        parquet,
+        rate,
+        rows,
+        ticks,
+        to_kafka,
+        to_postgres,
+        to_redis,
+        to_spark,
+        to_sqlite,
+        to_tcp,
+    )
+    from riprap.graph.options import RunOptions
+    from riprap.graph.policies import checkpoint, consistent, eventual
+    from riprap.graph.user_operator import Abandoned, CustomOperator
+    from riprap.graph.windows import every, on_close, sliding, tumbling
     from riprap.runtime import Progress, Run
 
 __all__ = [
@@ -110,11 +111,25 @@ __all__ = [
 
 __version__ = version("riprap")
 
+# Whoever needs a part of Riprap, a worker or the agent of a host, need not wait for all of it to be imported.
+_HOMES = {
+    "riprap.graph": ("Application", "Graph", "Stream", "load"),
+    "riprap.graph.connectors": (
+        "callback", "console", "csv", "files", "folder_scan", "from_kafka", "from_postgres", "from_redis", "from_spark",
+        "from_tcp", "json", "memory", "parquet", "rate", "rows", "ticks", "to_kafka", "to_postgres", "to_redis",
+        "to_spark", "to_sqlite", "to_tcp",
+    ),
+    "riprap.graph.options": ("RunOptions",),
+    "riprap.graph.policies": ("checkpoint", "consistent", "eventual"),
+    "riprap.graph.user_operator": ("Abandoned", "CustomOperator"),
+    "riprap.graph.windows": ("every", "on_close", "sliding", "tumbling"),
+    "riprap.runtime": ("Progress", "Run"),
+}  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
-    # Describing an application must not cost the import of Spark.
-    if name in ("Progress", "Run"):
-        from riprap import runtime
-
-        return getattr(runtime, name)
+    for home, names in _HOMES.items():
+        if name in names:
+            globals()[name] = found = getattr(import_module(home), name)
+            return found
     raise AttributeError(f"module 'riprap' has no attribute '{name}'")

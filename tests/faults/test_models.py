@@ -238,7 +238,7 @@ def test_a_burst_on_spark_is_the_burst_of_a_trial(spark: SparkSession, tmp_path:
     right = [r for p in golden.output("Out") for r in pa.table(dict(p.columns)).to_pylist()]
 
     faulty = give(weave(build().graph(), [target]), faults)
-    from riprap.runtime import run
+    from riprap.runtime.start import run
 
     with run(faulty, rr.RunOptions(spark=spark, runs=tmp_path, batch_rows=64)) as running:
         running.wait()

@@ -254,8 +254,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(
         GraphError, match=rf"source 'in' .*: no csv file matches {re.escape(pattern)}. Check the path"
     ):
-        check_files(app.graph(), None)
-    check_files(app.graph(), 1.0)
+        check_files(app.graph())
     feed = ListedFeed(
         source, log_of(tmp_path), tmp_path, finite=False, tell=lambda kind, **more: told.append((kind, more))
     )
@@ -263,7 +262,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     assert [(kind, more["message"].split(" matches ")[0]) for kind, more in told] == [("waiting", "no file")]
     write(tmp_path / "a.csv", numbers(0, 2))
     assert feed.upto(0, 9) == 2
-    check_files(app.graph(), None)
+    check_files(app.graph())
 
 
 def test_rows_in_memory_are_rows_like_others(tmp_path: Path) -> None:

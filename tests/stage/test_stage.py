@@ -17,7 +17,6 @@ import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.compiler import compile_graph
 from riprap.expressions import parse_schema
-from riprap.runtime.task import slots_of
 from riprap.stage.arrival import Rows, arrive
 from riprap.stage.fused import Activity, run_stage
 
@@ -69,7 +68,7 @@ def test_the_stage_says_what_each_operator_did() -> None:
     ticks = iter(range(100))
 
     arrival = arrive(plan.entries, {"source": rows})
-    outcome = run_stage(plan.graph, plan.needed, arrival, {}, clock=lambda: float(next(ticks)))
+    outcome = run_stage(plan, arrival, {}, clock=lambda: float(next(ticks)))
 
     assert outcome.activity == {
         "source": Activity(5, 5, 0.0),
@@ -85,7 +84,7 @@ def test_the_stage_says_what_each_operator_did() -> None:
 def test_a_window_of_size_nought_keeps_no_state() -> None:
     (plan,) = compile_graph(counting(), buckets=1, tasks=1).plans
 
-    assert slots_of(plan) == ["sums/0", "both/0"]
+    assert plan.slots == ("sums/0", "both/0")
 
 
 def test_batches_without_rows_change_nothing() -> None:

@@ -140,7 +140,7 @@ def _operator_rates(case: Case, batches: int, rows: int) -> list[float]:
     for number, read in enumerate(_make_batches(case.keys, batches, rows)):
         needed = Rows({c: read.columns[c] for c in sorted(plan.needed["feed"])}, read.position)
         arrival = arrive(plan.entries, {"feed": needed}, batch=number)
-        outcome = run_stage(plan.graph, plan.needed, arrival, state, tables=tables)
+        outcome = run_stage(plan, arrival, state, tables=tables)
         did = outcome.activity["op"]
         rates.append(did.tuples_in / did.seconds)
         for slot, (page, replaced) in outcome.pages.items():

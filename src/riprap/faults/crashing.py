@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from riprap.faults.golden import Golden
-from riprap.faults.replay import State
 from riprap.faults.targets import Incoming
 from riprap.graph.faults import Crash, Replicas
 from riprap.graph.graph import Graph, Restart
@@ -17,6 +16,7 @@ from riprap.graph.operators import Faulty, Operator
 from riprap.graph.policies import Checkpoint, Consistent, Eventual
 from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
+from riprap.stage.fused import State
 from riprap.state.checkpoints.restoring import cap_page
 from riprap.state.hashing import Hashes
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from riprap.compiler import Layout
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
-from riprap.faults.replay import take
 from riprap.feeds.listed_feed import ListedFeed, spool_rows
 from riprap.feeds.reading import read_rows
 from riprap.feeds.tables import Tables, load_tables
@@ -78,7 +77,7 @@ def _read(source: Source, columns: Sequence[str]) -> Rows:
         feed.find(_ALL)
         rows = read_rows(feed.log.segments, 0, feed.log.rows, source, columns)
     order = np.argsort(rows.position, kind="stable")
-    found = rows if bool((order == np.arange(len(order))).all()) else take(rows, order)
+    found = rows if bool((order == np.arange(len(order))).all()) else rows.take(order)
     again = np.flatnonzero(found.position[1:] == found.position[:-1])
     if len(again):
         raise GraphError(

@@ -13,11 +13,12 @@ from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
 from riprap.faults.feeds import Feed
 from riprap.faults.interleaving import lags_of
-from riprap.faults.replay import Piece, Player, State
+from riprap.faults.replay import Piece, Player
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Outlet, Source
 from riprap.operators.chunk import Ints
 from riprap.stage.arrival import Arrival, Rows
+from riprap.stage.fused import State
 
 
 @dataclass(frozen=True, slots=True)

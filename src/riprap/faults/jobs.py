@@ -6,11 +6,13 @@ the other share it.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riprap.faults.campaign import Task
@@ -77,6 +79,21 @@ def list_jobs(setup: Setup, known: CampaignFolder) -> list[Job]:
         if seed not in seeds:
             found.append(Job(seed))
     return found
+
+
+@contextlib.contextmanager
+def session_for(spark: SparkSession | None, master: str | None, log: Path) -> Iterator[SparkSession]:
+    """Give the session there is, or one of our own, whose JVM and workers write to ``log``."""
+    from riprap.runtime.session import make_session
+
+    if spark is not None:
+        yield spark
+        return
+    session = make_session(master, log=log)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Generator[Done]:

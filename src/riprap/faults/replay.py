@@ -12,14 +12,11 @@ from riprap.compiler import Plan
 from riprap.graph.faults import Fault
 from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, concatenate_arrays
 from riprap.operators.faulty import lagging_ranks
-from riprap.operators.given import Pages
-from riprap.runtime.task import keep_time, slots_of
-from riprap.stage.arrival import Arrival, Rows, Tags, arrive, key_rows
-from riprap.stage.fused import run_stage
+from riprap.stage.arrival import Arrival, Rows, Tags, key_rows
+from riprap.stage.batch import compute, take_in
+from riprap.stage.fused import State
 from riprap.state.hashing import Hashes
 from riprap.state.keys import join_tables
-
-State = Mapping[str, Pages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,45 +87,24 @@ class Player:
 
     def begin(self) -> State:
         """Return the state before anything has come."""
-        return dict.fromkeys(slots_of(self.plan), ())
+        return dict.fromkeys(self.plan.slots, ())
 
     def arrive(self, rows: Mapping[str, Rows], *, block: int = 0) -> Arrival:
         """Put the rows of a block in order; with a number of its own where blocks are batches."""
-        plan = self.plan
-        return arrive(
-            plan.entries,
-            rows,
-            batch=block,
-            aligned=plan.aligned,
-            root=plan.origin + 2,
-            span=(0, plan.buckets) if plan.keyed else None,
-            buckets=plan.buckets,
-        )
+        return take_in(self.plan, rows, (0, self.plan.buckets), batch=block)
 
     def play(self, arrival: Arrival, state: State, *, watch: Collection[str] = ()) -> Played:
         """Compute a block."""
-        plan = self.plan
-        arrival, clocks = keep_time(plan, arrival, state, (0, plan.buckets))
-        outcome = run_stage(
-            plan.graph,
-            plan.needed,
-            arrival,
-            state,
-            sources=plan.sources,
-            origin=plan.origin,
-            tables=self.tables,
-            watch=watch,
-        )
-        for slot, page in clocks.items():
-            outcome.keep(slot, page, state[slot])
+        outcome = compute(self.plan, arrival, state, (0, self.plan.buckets), tables=self.tables, watch=watch)
+        arrival = outcome.arrival
 
         def piece(chunk: Chunk) -> Piece:
             marks = chunk.marks
             return Piece(
                 chunk.columns,
-                (*(numbers[chunk.rank] for numbers in arrival.tags), *chunk.path),
+                arrival.tags_at(chunk.rank, chunk.path),
                 _hashes(chunk, arrival.keys.hashes),
-                (*(numbers[marks.rank] for numbers in arrival.tags), *marks.path) if len(marks) else (),
+                arrival.tags_at(marks.rank, marks.path) if len(marks) else (),
             )
 
         return Played(
@@ -236,17 +212,6 @@ def _in_a_row(parts: Sequence[Chunk]) -> Chunk:
 def _nothing(plan: Plan, stream: str) -> Rows:
     schema = plan.graph.schema_of(stream)
     return Rows({f.name: pa.array([], f.type) for f in schema}, np.empty(0, np.int64))
-
-
-def take(rows: Rows, which: Ints) -> Rows:
-    """Return some rows, and all punctuations."""
-    index = pa.array(which)
-    return replace(
-        rows,
-        columns={name: column.take(index) for name, column in rows.columns.items()},
-        position=rows.position[which],
-        tags=tuple(numbers[which] for numbers in rows.tags),
-    )
 
 
 def _hashes(chunk: Chunk, hashes: Hashes) -> Hashes:

@@ -20,7 +20,7 @@ from riprap.faults.campaign import Campaign
 from riprap.faults.curves import over_time
 from riprap.faults.evaluation import Criticality, evaluate
 from riprap.faults.folder import CampaignFolder, fingerprint
-from riprap.faults.jobs import Shared, list_jobs, on_spark
+from riprap.faults.jobs import Shared, list_jobs, on_spark, session_for
 from riprap.faults.outputs import Form
 from riprap.faults.scoring import GoldenScored, Scored, affected_sets, check_score, place_id, score_trial
 from riprap.faults.setup import Setup
@@ -81,7 +81,7 @@ def inject(
         earlier = known.result is not None
         if not earlier:
             (known.path / "graph.svg").write_text(draw_svg(graph), encoding="utf-8")
-            with _session(spark, master, known.path / "spark.log") as session:
+            with session_for(spark, master, known.path / "spark.log") as session:
                 took = _carry_out(setup, known, session, shortcut=shortcut, show=show, began=began)
                 if compare:
                     show("one run through the streaming runtime", 1.0)
@@ -168,21 +168,6 @@ def left_out(form: Form | None) -> Iterator[str]:
             f"the stream ends inside a section, of which it has {form.rest:,} of {form.length:,} ({what}): that is no "
             "whole section, and R and I are made of those before it"
         )
-
-
-@contextlib.contextmanager
-def _session(spark: SparkSession | None, master: str | None, log: Path) -> Iterator[SparkSession]:
-    """Give the session there is, or one of our own, whose JVM and workers write to ``log``."""
-    from riprap.runtime.session import make_session
-
-    if spark is not None:
-        yield spark
-        return
-    session = make_session(master, log=log)
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def _about(graph: Graph, setup: Setup) -> dict[str, Any]:

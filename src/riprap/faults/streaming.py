@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def streaming_seconds(graph: Graph, session: SparkSession) -> float:
     """Run an application once, as fast as it goes and with its output in memory, and return how long that took."""
-    from riprap.runtime import run
+    from riprap.runtime.start import run
 
     with tempfile.TemporaryDirectory(prefix="riprap-sample-") as runs:
         began = time.perf_counter()

@@ -20,11 +20,12 @@ from riprap.compiler.weaving import Faults, give
 from riprap.faults.converging import held_by, same, same_values
 from riprap.faults.golden import Block, Golden, Replaced, play_golden, rows_of, sent
 from riprap.faults.interleaving import lags_of
-from riprap.faults.replay import Piece, Played, Player, State, concatenate, joined, of_keys
+from riprap.faults.replay import Piece, Played, Player, concatenate, joined, of_keys
 from riprap.graph.operators import Custom, Outlet, Sink
 from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
 from riprap.stage.arrival import Arrival, Tags
+from riprap.stage.fused import State
 from riprap.stage.plan import is_clock
 from riprap.state.hashing import Hashes
 from riprap.state.windows import hashes_of

@@ -65,7 +65,7 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
     def run(self, options: RunOptions) -> Run:
         """Run the application on Spark, and return at once. Use the run as a context manager, and wait for it."""
         # The one step from a description to its effect: only here does Spark get imported.
-        from riprap.runtime import run
+        from riprap.runtime.start import run
 
         return run(self.graph(), options)
 

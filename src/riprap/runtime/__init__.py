@@ -1,8 +1,27 @@
 """Running applications on Spark."""
 
-from riprap.runtime.meter import Progress
-from riprap.runtime.run import Run
-from riprap.runtime.start import run
-from riprap.runtime.supervision import Patience, Supervised, supervise
+from __future__ import annotations
 
-__all__ = ["Patience", "Progress", "Run", "Supervised", "run", "supervise"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from riprap.runtime.meter import Progress
+    from riprap.runtime.run import Run
+    from riprap.runtime.supervision import Patience, Supervised, supervise
+
+__all__ = ["Patience", "Progress", "Run", "Supervised", "supervise"]
+
+# The agent of a host is a part of the runtime, and needs no Spark.
+_HOMES = {
+    "riprap.runtime.meter": ("Progress",),
+    "riprap.runtime.run": ("Run",),
+    "riprap.runtime.supervision": ("Patience", "Supervised", "supervise"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'riprap.runtime' has no attribute '{name}'")

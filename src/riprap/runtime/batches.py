@@ -12,28 +12,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.feeds.tables import Tables
+from riprap.runtime.agent.hired import Saver
 from riprap.runtime.behind import Behind
-from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.crash import reach
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
 from riprap.runtime.inflow import Planned
 from riprap.runtime.meter import Meter
 from riprap.runtime.outflow import Outflow
+from riprap.runtime.retention import KEEP_RECORDS, Retention
 from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
-from riprap.state.ledger import Record, page_prefix
+from riprap.state.ledger import Record
 
 # So many batches may be on record that sinks and channels have not had.
 _BEHIND = 2
-# The record before the newest is what a repeated batch starts from; one more is there for people to look at.
-_KEEP_RECORDS = 3
 
 
 class BatchRunner:
@@ -49,7 +47,7 @@ class BatchRunner:
         folder: RunFolder,
         handed: Handed,
         meter: Meter,
-        checkpointer: Checkpointer | None = None,
+        saver: Saver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._plan = plan
@@ -60,7 +58,8 @@ class BatchRunner:
         self._folder = folder
         self._handed = handed
         self._meter = meter
-        self._checkpointer = checkpointer
+        self._saver = saver
+        self._retention = Retention(site)
         self._clock = clock
         self._behind = Behind(f"{plan.name} publishes", _BEHIND)
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
@@ -122,8 +121,6 @@ class BatchRunner:
             record = self._record(batch, before, planned, answers)
             reach("gathered", batch, self._plan.name)
             ledger.write(record)
-            if self._checkpointer is not None:
-                self._checkpointer.note(record, answers)
         else:
             planned.compare(record, self._plan.name)
         self.last = record
@@ -143,10 +140,10 @@ class BatchRunner:
         published = self._clock()
         reach("published", batch, self._plan.name)
         self._handed.note(batch)
-        self._collect(batch)
+        self._let_go(record, answers)
         line = self._meter.add(record, answers, began, gathered, published)
-        if self._checkpointer is not None:
-            line["checkpoints"] = self._checkpointer.statuses()
+        if self._saver is not None:
+            line["checkpoints"] = self._saver.statuses(published)
         self._folder.metrics({"element": self._plan.name, **line})
         reach("collected", batch, self._plan.name)
 
@@ -175,35 +172,13 @@ class BatchRunner:
             time=self._clock(),
         )
 
-    def _collect(self, batch: int) -> None:
-        """Let go of records and pages that neither a repeated batch nor a waiting sink needs."""
-        ledger = self._site.ledger
-        on_record = [b for b in ledger.batches() if b >= 0]
-        published = [p.published for p in self._publishers.values()] + [
-            o.published for o in self._outlets.values()
-        ]
-        waiting = min(published, default=batch) + 1
-        again = self._checkpointer.oldest_batch if self._checkpointer is not None else None
-        self._tables.forget(batch - _KEEP_RECORDS)
-        keep: set[str] = set()
-        for number in on_record:
-            recent = number > batch - _KEEP_RECORDS
-            if not recent and number < waiting:
-                if again is None or number < again:
-                    ledger.forget([number])
-                elif (record := ledger.get(number)).outputs:
-                    # How far the batch went is needed to compute it again, and no more.
-                    ledger.write(replace(record, outputs={}))
-                continue
-            record = ledger.get(number)
-            keep |= (
-                record.pages()
-                if recent
-                else {p for o in record.outputs.values() for out in o for p in out.pages}
-            )
-        checkpointer = self._checkpointer
-        self._site.collect(
-            lambda: keep | checkpointer.holding() if checkpointer is not None else keep,
-            # Of a batch that is being computed, no record names the pages yet.
-            before=page_prefix(epoch=ledger.epoch, batch=batch + 1),
-        )
+    def _let_go(self, record: Record, answers: Sequence[Answer]) -> None:
+        """Have what nobody needs after a batch removed: by whoever saves the element, or here."""
+        published = [p.published for p in self._publishers.values()]
+        published += [o.published for o in self._outlets.values()]
+        waiting = min(published, default=record.batch) + 1
+        self._tables.forget(record.batch - KEEP_RECORDS)
+        if self._saver is not None:
+            self._saver.take(record, answers, waiting)
+        else:
+            self._retention.collect(record, waiting)

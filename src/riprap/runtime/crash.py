@@ -2,9 +2,10 @@
 
 Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one processing element only) and
 ``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step leaves its number there and kills itself. For
-steps of a checkpoint it is the number of the checkpoint since the start, from 1, and the operator. Without the variable
-a step costs a dictionary look-up. With ``RIPRAP_CRASH_BY=SIGSTOP`` it does not die but stands still, until somebody
-sends it SIGCONT.
+steps of a checkpoint it is the number of the checkpoint since the start, from 1, and the operator; these are steps of
+the agent, and ``parent@checkpoint-manifest:3:sums`` kills its driver there, while the agent goes on. Without the
+variable a step costs a dictionary look-up. With ``RIPRAP_CRASH_BY=SIGSTOP`` it does not die but stands still, until
+somebody sends it SIGCONT.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ Step = Literal[
     "restore-recorded",
 ]
 
+_PARENT = "parent@"
+
 
 def reach(step: Step, batch: int, element: str) -> None:
     """Die here if the environment says so."""
-    if os.environ.get("RIPRAP_CRASH_AT") not in (f"{step}:{batch}", f"{step}:{batch}:{element}"):
+    at = os.environ.get("RIPRAP_CRASH_AT")
+    if at is None or at.removeprefix(_PARENT) not in (f"{step}:{batch}", f"{step}:{batch}:{element}"):
         return
     try:
         marker = os.open(os.environ["RIPRAP_CRASH_ONCE"], os.O_CREAT | os.O_EXCL | os.O_WRONLY)
@@ -42,4 +46,5 @@ def reach(step: Step, batch: int, element: str) -> None:
         return
     os.write(marker, str(os.getpid()).encode())
     os.close(marker)
-    os.kill(os.getpid(), signal.Signals[os.environ.get("RIPRAP_CRASH_BY", "SIGKILL")])
+    victim = os.getppid() if at.startswith(_PARENT) else os.getpid()
+    os.kill(victim, signal.Signals[os.environ.get("RIPRAP_CRASH_BY", "SIGKILL")])

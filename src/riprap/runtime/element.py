@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,9 +21,11 @@ from riprap.graph.connectors import FetchedSource
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.graph.options import RunOptions
+from riprap.runtime.agent.hired import Saver, hire
+from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.batches import BatchRunner
-from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.checkpointing.protection import Protection
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
@@ -52,7 +53,6 @@ class Launch:
     resume: bool
     options: RunOptions
     stays: bool = True
-    turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def durable(self) -> Durable:
@@ -87,6 +87,7 @@ class Launch:
     def recover(self, plan: Plan, site: Site, setting: Path) -> None:
         """Bring back state that is gone."""
         home = self.home(plan)
+        await_saver(home, self.folder.event)
         Recovery(
             plan=plan,
             site=site,
@@ -174,7 +175,7 @@ class Element:
         self._launch = launch
         self._handed = Handed(home)
         self._stage: Stage | None = None
-        self._checkpointer: Checkpointer | None = None
+        self._saver: Saver | None = None
         self._finished = False
         # What is there at the start is too little for what comes by and by.
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, FetchedSource)]
@@ -249,16 +250,7 @@ class Element:
         before = launch.folder.last_metrics([self.plan.name]).get(self.plan.name) if launch.resume else None
         self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets, before)
         if self.plan.protected:
-            self._checkpointer = Checkpointer(
-                self.plan,
-                self._site,
-                launch.durable,
-                describe_state(launch.graph),
-                clock=launch.options.clock,
-                tell=launch.folder.event,
-                turn=launch.turn,
-                channels=launch.folder.path / "channels",
-            )
+            self._saver = self._be_saved()
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -268,7 +260,7 @@ class Element:
             launch.folder,
             self._handed,
             self.meter,
-            self._checkpointer,
+            self._saver,
             launch.options.clock,
         )
         for leaving in self._once.values():
@@ -277,11 +269,27 @@ class Element:
             self._stage = self._made_stage()
             self._stage.start()
         except BaseException:
-            if self._checkpointer is not None:
-                self._checkpointer.stop()
+            self._let_go_of_saver()
             raise
-        if self._checkpointer is not None:
-            self._checkpointer.start()
+
+    def _be_saved(self) -> Saver:
+        launch, ledger = self._launch, self._site.ledger
+        protection = Protection.of(
+            self.plan,
+            self._site,
+            launch.durable,
+            describe_state(launch.graph),
+            home=self._home,
+            channels=launch.folder.path / "channels",
+        )
+        batches = ledger.batches()
+        newest = ledger.get(batches[-1]) if batches else None
+        return hire().open(protection, launch.folder.path, newest, launch.folder.event)
+
+    def _let_go_of_saver(self, *, save: bool = False) -> None:
+        if self._saver is not None:
+            self._saver.close(save=save)
+            self._saver = None
 
     def _made_stage(self) -> Stage:
         launch, plan = self._launch, self.plan
@@ -328,8 +336,9 @@ class Element:
         """Take the next step towards the end, where it is due: stop when all is read, then tell the readers."""
         if self._finished or self.failure() is not None:
             return
-        if self.active and self._watched and self.all_read():
-            self.halt()
+        if self._stage is not None and self.active and self._watched and self.all_read():
+            # Who ends the run says whether the state is saved once more.
+            self._stage.stop()
         if not self.active and self.failure() is None:
             self.finish()
 
@@ -438,8 +447,7 @@ class Element:
     def _end(self, how: Callable[[Stage], None], *, save: bool = False) -> None:
         if self._stage is not None:
             how(self._stage)
-        if self._checkpointer is not None:
-            self._checkpointer.stop(save=save)
+        self._let_go_of_saver(save=save)
         self._handed.close()
 
     def failure(self) -> BaseException | None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from riprap.errors import RunError
 from riprap.runtime.site import Site
-from riprap.state.ledger import Ledger
-from riprap.state.pages import PageStore
 from riprap.state.saving import checking, load_json, save_json
 
 FORMAT = "riprap-setting/4"
@@ -50,12 +48,4 @@ def load_setting(path: str) -> Setting:
     del data["format"]
     site = data.pop("site")
     with checking(Path(path), _REMEDY):
-        return Setting(
-            site=Site(
-                ledger=Ledger(**site["ledger"]),
-                pages=PageStore(**site["pages"]),
-                results=PageStore(**site["results"]),
-                key=site["key"],
-            ),
-            **data,
-        )
+        return Setting(site=Site.from_json(site), **data)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from riprap.errors import MissingPageError, RunError
 from riprap.ownership import make_folder, remove_folder
+from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.folder import RunFolder
 from riprap.state.leases import Lease, is_alive
 from riprap.state.ledger import Ledger
@@ -32,6 +34,16 @@ class Site:
     pages: PageStore
     results: PageStore
     key: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Site:
+        """Take a site from what :func:`dataclasses.asdict` made of it."""
+        return cls(
+            ledger=Ledger(**data["ledger"]),
+            pages=PageStore(**data["pages"]),
+            results=PageStore(**data["results"]),
+            key=data["key"],
+        )
 
     def here(self) -> Site:
         """Fill in this executor's own page folder, where the folder's name asks for one."""
@@ -117,6 +129,9 @@ def take_hold(
     home = page_root() / folder.identity if pages is None else None
     lease = Lease.take(home, folder.path)
     try:
+        # What an agent of an earlier driver is saving it saves to the end.
+        for element in (folder.path / "elements").glob("*"):
+            await_saver(element, folder.event)
         make_key(folder.path)
         if home is not None:
             state, results, levels = home / "state", home / "results", (4, 4)

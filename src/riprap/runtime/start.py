@@ -17,6 +17,7 @@ from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Gate, Source
 from riprap.graph.options import RunOptions
+from riprap.runtime.agent.hired import hire
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
@@ -40,6 +41,8 @@ def run(graph: Graph, options: RunOptions) -> Run:
     earlier = open_folder(graph, options) if options.folder is not None else None
     # A new run's folder is made once there is a session: until then what Spark prints is beside it.
     log = earlier[0].path / LOG if earlier is not None else runs / f".{uuid.uuid4().hex[:6]}-{LOG}"
+    # First, so that it is there once Spark is.
+    hire_early(graph)
     session = (
         check_session(given)
         if given is not None
@@ -135,7 +138,7 @@ def settle(graph: Graph, options: RunOptions) -> RunOptions:
     if options.interval is None:
         _check_end(layout)
         if options.folder is None:
-            _check_files(graph)
+            check_files(graph)
     if options.flush:
         _check_flush(layout)
     return options
@@ -144,6 +147,12 @@ def settle(graph: Graph, options: RunOptions) -> RunOptions:
 def stages_of(graph: Graph) -> int:
     """Count the processing elements whose tasks are to stay."""
     return sum(not plan.ingests for plan in compile_graph(graph, buckets=1, tasks=1).plans)
+
+
+def hire_early(graph: Graph) -> None:
+    """Start the agent of this process, if there will be anything to save."""
+    if any(plan.protected for plan in compile_graph(graph, buckets=1, tasks=1).plans):
+        hire()
 
 
 def _settle_end(options: RunOptions) -> Literal["flush"] | None:
@@ -191,7 +200,7 @@ def spark_of(session: SparkSession) -> dict[str, str]:
     }
 
 
-def _check_files(graph: Graph) -> None:
+def check_files(graph: Graph) -> None:
     """Refuse a new run that would not wait for its files, and whose files are not there."""
     for source in graph.of_kind(Source):
         files = source.connector

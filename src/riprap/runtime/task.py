@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import lru_cache, reduce
 from pathlib import Path as FilePath
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
@@ -21,18 +20,17 @@ from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
 from riprap.graph.operators import Custom, Outlet
-from riprap.operators.chunk import Chunk, Ints, Path
+from riprap.operators.chunk import Chunk
 from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
-from riprap.stage.arrival import Arrival, Rows, arrive
-from riprap.stage.fused import Activity, Outcome, run_stage
-from riprap.stage.plan import clock_slot, is_clock
-from riprap.state.hashing import first_hash
-from riprap.state.keys import KeyTable
+from riprap.stage.arrival import Arrival, Rows
+from riprap.stage.batch import compute, take_in
+from riprap.stage.fused import Activity, Outcome
+from riprap.stage.plan import is_clock
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.saving import save_private
-from riprap.state.windows import Contents, gather, keys_in, make_page, merge, restrict, tuples_in
+from riprap.state.windows import merge, restrict, tuples_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +99,7 @@ def run_task(
     site = site.here()
     # What Spark reads it cuts up as it likes, and there is no state.
     first, last = (0, 0) if plan.ingests else plan.span(task)
-    span = (first, last) if plan.keyed else None
-    arrival = arrive(
-        plan.entries,
-        rows,
-        batch=batch,
-        aligned=plan.aligned,
-        root=plan.origin + 2,
-        span=span,
-        buckets=plan.buckets,
-    )
+    arrival = take_in(plan, rows, (first, last), batch=batch)
     arrived = time.perf_counter()
     before = site.ledger.get(batch - 1).state_of(first, last)
     if sum(high - low for low, high in (m.buckets for m in before)) != last - first:
@@ -118,7 +107,7 @@ def run_task(
             f"the record of batch {batch - 1} names state for buckets {[m.buckets for m in before]}, and this task "
             f"has {first} to {last}: some state would be taken for empty. Was the number of buckets changed?"
         )
-    names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in slots_of(plan)}
+    names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in plan.slots}
     state = {
         slot: [
             restrict(site.pages.read(name), *m.buckets, plan.buckets)
@@ -127,25 +116,18 @@ def run_task(
         ]
         for slot in names
     }
-    arrival, clocks = keep_time(plan, arrival, state, (first, last), ending=end is not None)
-    if end is not None:
-        arrival = arrival.ended(end)
     loaded = time.perf_counter()
-    # Without a key every task has a part of the rows; then all that is in it is its own.
-    lead = task == 0
-    outcome = run_stage(
-        plan.graph,
-        plan.needed,
+    outcome = compute(
+        plan,
         arrival,
         state,
-        sources=plan.sources,
-        origin=plan.origin,
+        (first, last),
+        end=end,
         tables=tables,
-        lead=lead,
+        # Without a key every task has a part of the rows; then all that is in it is its own.
+        lead=task == 0,
         key=site.read_key() if any(plan.graph.of_kind(Custom)) else b"",
     )
-    for slot, page in clocks.items():
-        outcome.keep(slot, page, state[slot])
     computed = time.perf_counter()
     reach("computed", batch, plan.name)
 
@@ -153,7 +135,7 @@ def run_task(
         return page_name(epoch=site.ledger.epoch, batch=batch, attempt=attempt, slot=slot)
 
     pages, held = {}, {}
-    for slot in slots_of(plan):
+    for slot in plan.slots:
         page, replaced = outcome.pages.get(slot, (None, 0))
         made = [page] if page is not None else []
         if len(before) > 1 and state[slot]:
@@ -164,7 +146,7 @@ def run_task(
     fresh = _leave_fresh(plan, site, outcome, held, name)
     reach("paged", batch, plan.name)
     outputs = {
-        sink: put_out(plan, sink, chunk, arrival, site, name)
+        sink: _put_out(plan, sink, chunk, outcome.arrival, site, name)
         for sink, chunk in outcome.outputs.items()
         if chunk.rows or len(chunk.marks)
     }
@@ -209,55 +191,13 @@ def _leave_fresh(
     return left
 
 
-def slots_of(plan: Plan) -> list[str]:
-    """Return the names under which a plan's operators keep state, and those of its clocks."""
-    clocks = [clock_slot(e.name) for e in plan.entries if e.tick is not None]
-    return [*(f"{o.name}/{slot}" for o in plan.graph for slot in o.slots), *clocks]
-
-
-def keep_time(
-    plan: Plan,
-    arrival: Arrival,
-    state: Mapping[str, Sequence[pa.RecordBatch]],
-    span: tuple[int, int],
-    *,
-    ending: bool = False,
-) -> tuple[Arrival, dict[str, pa.RecordBatch]]:
-    """Tell the clocks' last ticks before the batch, and put every key that has state into an arrival that has marks.
-
-    Return also the pages that say each clock's time from now on: one row for every bucket, so that they can be dealt
-    out with the buckets.
-    """
-    buckets = range(*span)
-    mine = KeyTable(
-        np.array([first_hash(b, plan.buckets) for b in buckets], np.uint64), (), np.zeros(len(buckets), bool)
-    )
-    ticks, pages = {}, {}
-    for clock, heard in arrival.ticks.items():
-        slot = clock_slot(clock)
-        known, told = gather(state[slot], mine, pa.struct([]), counters=2).counters.max(axis=0)
-        ticks[clock] = replace(heard, before=int(told) if known else None)
-        if len(heard.time):
-            latest = max(int(heard.time.max()), int(told)) if known else int(heard.time.max())
-            counters = np.column_stack([np.ones(len(mine), np.int64), np.full(len(mine), latest)])
-            empty = Contents(np.zeros(len(mine) + 1, np.int64), pa.array([], pa.struct([])), counters)
-            pages[slot] = make_page(mine, empty)
-    arrival = replace(arrival, ticks=ticks)
-    if ending or (arrival.marked and any(o.heeds or o.clock for o in plan.graph)):
-        # Only operators that have the stage's key: what is kept otherwise is in one bucket, under a key of its own.
-        kept = [keys_in(p) for slot, found in state.items() if not is_clock(slot) for p in found]
-        kinds = [c.type for c in arrival.keys.columns]
-        arrival = arrival.widen(k for k in kept if [c.type for c in k.columns] == kinds)
-    return arrival, pages
-
-
-def put_out(
+def _put_out(
     plan: Plan, sink: str, chunk: Chunk, arrival: Arrival, site: Site, name: Callable[[str], str]
 ) -> Output:
     """Write what a sink or channel gets, with hidden columns that say where it stands in the stream."""
     fields = list(plan.graph[sink].schema)
     columns = [_plain(chunk.columns[f.name], f.type) for f in fields]
-    tags = _tags(arrival, chunk.rank, chunk.path)
+    tags = arrival.tags_at(chunk.rank, chunk.path)
     page = pa.RecordBatch.from_arrays(
         [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_names(len(tags))]
     )
@@ -265,7 +205,7 @@ def put_out(
     marks = chunk.marks
     if not len(marks) or not isinstance(plan.graph[sink], Outlet):
         return Output(written, chunk.rows)
-    tags = _tags(arrival, marks.rank, marks.path)
+    tags = arrival.tags_at(marks.rank, marks.path)
     punctuations = pa.RecordBatch.from_arrays(list(map(pa.array, tags)), tag_names(len(tags)))
     return Output(written, chunk.rows, site.results.write(name(f"{sink}/marks"), punctuations))
 
@@ -273,10 +213,6 @@ def put_out(
 def tag_names(count: int) -> list[str]:
     """Name the hidden columns of a tag."""
     return [f"${i}" for i in range(count)]
-
-
-def _tags(arrival: Arrival, rank: Ints, path: Path) -> list[Ints]:
-    return [*(column[rank] for column in arrival.tags), *path]
 
 
 def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:

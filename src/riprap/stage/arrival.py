@@ -46,6 +46,16 @@ class Rows:
     def rows(self) -> int:
         return len(self.position)
 
+    def take(self, which: Ints) -> Rows:
+        """Return some of the rows, and all punctuations."""
+        index = pa.array(which)
+        return replace(
+            self,
+            columns={name: column.take(index) for name, column in self.columns.items()},
+            position=self.position[which],
+            tags=tuple(numbers[which] for numbers in self.tags),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -86,6 +96,10 @@ class Arrival:
         return any(len(c.marks) for c in self.chunks.values()) or any(
             len(t.rank) for t in self.ticks.values()
         )
+
+    def tags_at(self, rank: Ints, path: Path) -> Tags:
+        """Return the tags of tuples, or of punctuations, by their ranks and paths."""
+        return (*(numbers[rank] for numbers in self.tags), *path)
 
     def widen(self, tables: Iterable[KeyTable]) -> Arrival:
         """Return the same arrival with more keys in its table, those that have state."""
@@ -135,7 +149,7 @@ def arrive(
             code = codes[entry.name] - np.int32(low)
             mine = np.flatnonzero(code.view(np.uint32) < high - low)
             if len(mine) < len(code):
-                code, read[entry.name] = code[mine], _take(read[entry.name], mine)
+                code, read[entry.name] = code[mine], read[entry.name].take(mine)
             codes[entry.name] = code
     heads = {e.name: _channel_tags(e, read[e.name].tags, batch) for e in entries}
     marks = {e.name: _channel_tags(e, read[e.name].punctuations, batch) for e in entries}
@@ -178,12 +192,6 @@ def key_rows(entries: Sequence[Entry], rows: Mapping[str, Rows]) -> tuple[KeyTab
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _take(read: Rows, chosen: Ints) -> Rows:
-    index = pa.array(chosen)
-    columns = {n: c.take(index) for n, c in read.columns.items()}
-    return Rows(columns, read.position[chosen], tuple(t[chosen] for t in read.tags), read.punctuations)
 
 
 def _rank(

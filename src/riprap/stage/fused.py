@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.errors import OperatorError, RiprapError
-from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
 from riprap.operators.chunk import EVERY, Chunk, merge_streams
 from riprap.operators.given import Given, Pages, Result
 from riprap.operators.kernels import CONTROLS, KERNELS, Kernel
 from riprap.operators.user_code import FAILURES, describe
 from riprap.stage.arrival import Arrival
+from riprap.stage.plan import Plan
 from riprap.state.windows import add_page, merge
 
 State = Mapping[str, Pages]
@@ -43,10 +43,11 @@ class Activity:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch came to: rows for each sink and outlet, new pages by ``operator/slot`` (with how many of the newest
-    older pages each replaces), what each operator did, what came in with the batch alone, by slot, and the streams that
-    were to be watched."""
+    """What a batch came to: its input, rows for each sink and outlet, new pages by ``operator/slot`` (with how many of
+    the newest older pages each replaces), what each operator did, what came in with the batch alone, by slot, and the
+    streams that were to be watched."""
 
+    arrival: Arrival
     outputs: dict[str, Chunk] = field(default_factory=dict)
     pages: dict[str, tuple[pa.RecordBatch, int]] = field(default_factory=dict)
     activity: dict[str, Activity] = field(default_factory=dict)
@@ -70,13 +71,10 @@ class Outcome:
 
 
 def run_stage(
-    graph: Graph,
-    needed: Mapping[str, frozenset[str]],
+    plan: Plan,
     arrival: Arrival,
     state: State,
     *,
-    sources: Sequence[str] = (),
-    origin: int = 1,
     tables: Mapping[str, pa.Table] | None = None,
     lead: bool = True,
     key: bytes = b"",
@@ -85,24 +83,12 @@ def run_stage(
 ) -> Outcome:
     """Run every operator once, each after its inputs; then let control ports have what reached them.
 
-    ``needed`` says which columns of each stream anyone reads. ``sources`` are the application's, one of which number
-    ``origin`` of a tuple's tag names; ``tables`` are those of lookups. Of several tasks one is the ``lead``, which
-    alone passes on what all of them got. ``key`` seals objects of users' classes in pages that others might get at.
-    ``watch`` names streams of which the outcome is to have all tuples.
+    ``tables`` are those of lookups. Of several tasks one is the ``lead``, which alone passes on what all of them got.
+    ``key`` seals objects of users' classes in pages that others might get at. ``watch`` names streams of which the
+    outcome is to have all tuples.
     """
-    stage = _Stage(
-        graph,
-        needed,
-        arrival,
-        state,
-        sources,
-        origin,
-        tables or {},
-        key,
-        Outcome(),
-        dict(arrival.chunks),
-        clock,
-    )
+    graph = plan.graph
+    stage = _Stage(plan, state, tables or {}, key, Outcome(arrival), dict(arrival.chunks), clock)
     last = {stream: operator for operator in graph for stream in operator.inputs}
     kept = {stream for operator in graph for stream in operator.control}
     for operator in graph:
@@ -128,12 +114,8 @@ def run_stage(
 class _Stage:
     """A batch on its way through the operators."""
 
-    graph: Graph
-    needed: Mapping[str, frozenset[str]]
-    arrival: Arrival
+    plan: Plan
     state: State
-    sources: Sequence[str]
-    origin: int
     tables: Mapping[str, pa.Table]
     key: bytes
     outcome: Outcome
@@ -174,18 +156,18 @@ class _Stage:
     def _given(self, operator: Operator, inputs: tuple[Chunk, ...]) -> Given:
         return Given(
             inputs=inputs,
-            keys=self.arrival.keys,
+            keys=self.outcome.arrival.keys,
             pages={
                 s: self.outcome.pages_of(f"{operator.name}/{s}", self._older(operator, s))
                 for s in operator.slots
             },
-            needed={stream: self.needed[stream] for stream in operator.outputs},
-            ticks=self.arrival.ticks[operator.clock] if operator.clock else None,
+            needed={stream: self.plan.needed[stream] for stream in operator.outputs},
+            ticks=self.outcome.arrival.ticks[operator.clock] if operator.clock else None,
             table=self.tables.get(operator.name),
-            tags=self.arrival.tags,
-            origin=self.origin if self.arrival.from_sources else self.origin + 2,
+            tags=self.outcome.arrival.tags,
+            origin=self.plan.origin if self.outcome.arrival.from_sources else self.plan.origin + 2,
             key=self.key,
-            ends=self.arrival.ends,
+            ends=self.outcome.arrival.ends,
         )
 
     def _older(self, operator: Operator, slot: str) -> Pages:
@@ -230,10 +212,11 @@ class _Stage:
                 error, high = again, middle
         where = "at a tick or a punctuation" if low == 0 else "at a tuple that could not be found again"
         if 0 < low <= len(ranks):
-            tag = [int(column[int(ranks[low - 1])]) for column in self.arrival.tags]
+            arrival, origin = self.outcome.arrival, self.plan.origin
+            tag = [int(column[int(ranks[low - 1])]) for column in arrival.tags]
             where = f"at tuple {tag}"
-            if self.arrival.from_sources:
-                where = f"at position {tag[self.origin + 1]} of source '{self.sources[tag[self.origin]]}'"
+            if arrival.from_sources:
+                where = f"at position {tag[origin + 1]} of source '{self.plan.sources[tag[origin]]}'"
         return OperatorError(
             f"{operator.kind} '{operator.name}' ({operator.location}) failed {where}: {describe(error)}"
         )

@@ -1,4 +1,7 @@
-"""What the compiler makes of a graph: a plan that the runtime carries out. A value, without Spark."""
+"""What the compiler makes of a graph: plans, of which each is all that a task needs to know of its processing element.
+
+They are the stage's own values, so that whoever computes a batch by one needs neither compiler nor runtime.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +85,12 @@ class Plan:
     def replays(self) -> bool:
         """Whether what came in since the last checkpoint is kept upstream, and computed again after a loss."""
         return any(o.replays for o in self.graph)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names under which its operators keep state, and those of its clocks."""
+        clocks = (clock_slot(e.name) for e in self.entries if e.tick is not None)
+        return (*(f"{o.name}/{slot}" for o in self.graph for slot in o.slots), *clocks)
 
     def saved_slots(self, operator: str) -> tuple[str, ...]:
         """Return the slots whose state an operator needs: its own, and the time of its clock."""

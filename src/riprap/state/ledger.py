@@ -83,6 +83,26 @@ class Record:
     frontier: int | None = None
     time: float = 0.0
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as it is in its file."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        """Take a record from what its file says."""
+        return cls(
+            epoch=data["epoch"],
+            batch=data["batch"],
+            sources={n: (s, e) for n, (s, e) in data["sources"].items()},
+            manifests=tuple(
+                Manifest((m["buckets"][0], m["buckets"][1]), {k: tuple(p) for k, p in m["pages"].items()})
+                for m in data["manifests"]
+            ),
+            outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
+            frontier=data["frontier"],
+            time=data["time"],
+        )
+
     def pages(self) -> set[str]:
         """Return every page the record names."""
         state = {p for m in self.manifests for pages in m.pages.values() for p in pages}
@@ -117,7 +137,7 @@ class Ledger:
 
     def write(self, record: Record) -> None:
         """Add a record; from then on the batch has happened."""
-        save_json(self._path(record.batch), {"format": FORMAT, **asdict(record)})
+        save_json(self._path(record.batch), record.to_json())
 
     def find(self, batch: int) -> Record | None:
         """Return a batch's record, or None if the batch has not happened."""
@@ -126,18 +146,7 @@ class Ledger:
         if data is None:
             return None
         with checking(path, _REMEDY):
-            return Record(
-                epoch=data["epoch"],
-                batch=data["batch"],
-                sources={n: (s, e) for n, (s, e) in data["sources"].items()},
-                manifests=tuple(
-                    Manifest((m["buckets"][0], m["buckets"][1]), {k: tuple(p) for k, p in m["pages"].items()})
-                    for m in data["manifests"]
-                ),
-                outputs={n: tuple(Output(**o) for o in outputs) for n, outputs in data["outputs"].items()},
-                frontier=data["frontier"],
-                time=data["time"],
-            )
+            return Record.from_json(data)
 
     def get(self, batch: int) -> Record:
         """Return a batch's record; that there is none is an error."""

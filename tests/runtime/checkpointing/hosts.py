@@ -19,17 +19,18 @@ import riprap as rr
 from riprap.compiler import Plan, compile_graph, describe_state
 from riprap.errors import StoreError
 from riprap.graph.operators import Sink
+from riprap.runtime.agent.hired import what_came
 from riprap.runtime.checkpointing import durable as durables
 from riprap.runtime.checkpointing import recovery
-from riprap.runtime.checkpointing.checkpointer import Checkpointer
+from riprap.runtime.checkpointing.checkpointer import Checkpointer, FreshPage
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.checkpointing.protection import Protection
 from riprap.runtime.checkpointing.recovery import Recovery
+from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import Record
 from riprap.state.stores import Store, open_store
-
-_KEEP_RECORDS = 3
 
 
 class Killed(BaseException):
@@ -137,27 +138,22 @@ class Host(Element):
             tell=tell,
         ).run()
         self.record = self._site.ledger.get(self._site.ledger.batches()[-1])
+        self.protection = Protection.of(
+            plan, self._site, durable, layouts, home=folder, channels=folder / "channels"
+        )
         self.checkpointer = Checkpointer(
-            plan,
-            self._site,
-            durable,
-            layouts,
-            clock=durable.world.clock,
-            tell=tell,
-            turn=threading.Lock(),
-            channels=folder / "channels",
+            self.protection, self.record, clock=durable.world.clock, tell=tell, turn=threading.Lock()
         )
 
     def now(self) -> float:
         return self._durable.world.now
 
     def note(self, answers: Sequence[Answer]) -> None:
-        """Do what the driver does after a batch."""
-        self.checkpointer.note(self.record, answers)
-        ledger = self._site.ledger
-        ledger.forget(b for b in ledger.batches() if 0 <= b <= self.record.batch - _KEEP_RECORDS)
-        kept = (ledger.get(b).pages() for b in ledger.batches())
-        self._site.pages.collect(lambda: self.checkpointer.holding().union(*kept))
+        """Do what the agent does after a batch."""
+        came = what_came(self.protection, answers)
+        self.checkpointer.note(self.record, [FreshPage(*page) for page in came["fresh"]], came["entered"])
+        waiting = self.record.batch + 1
+        Retention(self._site).collect(self.record, waiting, holding=self.checkpointer.holding)
 
     def save(self, operator: str) -> None:
         """Let an operator's checkpoint be due."""

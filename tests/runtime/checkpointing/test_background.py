@@ -103,7 +103,7 @@ def test_a_full_disk_does_not_end_the_thread(tmp_path: Path) -> None:
     fleet.world.answers = 0
     checkpointer.start()
     fleet.world.now += 1.0
-    wait_until(lambda: checkpointer.statuses()["sums"]["failed"] > 0)
+    wait_until(lambda: checkpointer.statuses()["sums"].failed > 0)
     room, fleet.world.answers = True, None
     for number in range(1, 4):
         batch(fleet, number)

@@ -23,6 +23,8 @@ from tests.runtime.checkpointing.leaving import events, lose_host, manifests, ne
 from tests.runtime.harness import Programs, on_record, only_run, read_parts, wait_until, whole
 from tests.runtime.test_crash import CLUSTER, executors
 
+from riprap.runtime.agent.lock import await_saver
+
 ROWS, BATCH = 3_000, 100
 SEED = 20
 OPTIONS: dict[str, Any] = {"batch_rows": BATCH, "buckets": 4, "parallelism": 2}
@@ -31,7 +33,8 @@ EVERY = "100ms"
 
 @dataclass(frozen=True)
 class Death:
-    """Where a driver dies first (None: anywhere), whether its host is lost with it, and where its successor dies."""
+    """Where its agent is when a driver dies (None: anywhere), whether its host is lost with it, and where its successor
+    dies."""
 
     step: str | None
     wiped: bool
@@ -39,11 +42,13 @@ class Death:
 
 
 DEATHS = {
-    "values": Death("checkpoint-values:3:sums", wiped=False),
-    "between": Death("checkpoint-between:2:pairs", wiped=True),
-    "manifest": Death("checkpoint-manifest:3:running", wiped=True),
-    "versioned": Death("checkpoint-versioned:3:sums", wiped=False),
-    "collecting": Death("checkpoint-collecting:5:pairs", wiped=True, then="restore-recorded:{batch}:calls"),
+    "values": Death("parent@checkpoint-values:3:sums", wiped=False),
+    "between": Death("parent@checkpoint-between:2:pairs", wiped=True),
+    "manifest": Death("parent@checkpoint-manifest:3:running", wiped=True),
+    "versioned": Death("parent@checkpoint-versioned:3:sums", wiped=False),
+    "collecting": Death(
+        "parent@checkpoint-collecting:5:pairs", wiped=True, then="restore-recorded:{batch}:calls"
+    ),
     "anywhere": Death(None, wiped=True, then="restore-paged:1:calls"),
 }
 # The others are slow tests.
@@ -65,7 +70,8 @@ def die(programs: Programs, source: Path, work: Path, death: Death) -> Path:
 
     def start(crash_at: str | None, **options: Any) -> Any:
         job = {"calls": str(source), "out": str(work / "out"), "every": EVERY}
-        spec = {**job, "options": {**OPTIONS, "master": "local[1]", **options}}
+        # With a trigger, so that there is a checkpoint before the last batch.
+        spec = {**job, "options": {**OPTIONS, "master": "local[1]", "trigger": EVERY, **options}}
         return programs.start("keep_calls.py", work, spec, crash_at=crash_at)
 
     program = start(death.step, runs=str(work / "runs"))
@@ -75,6 +81,12 @@ def die(programs: Programs, source: Path, work: Path, death: Death) -> Path:
         os.kill(program.pid, signal.SIGKILL)
     programs.finish(program, code=-signal.SIGKILL)
     folder = only_run(work / "runs")
+    await_saver(folder / "elements" / "calls", print)
+    if death.step is not None:
+        _, number, operator = death.step.split(":")
+        assert manifests(folder, operator)[0].version >= int(number), (
+            "the agent has finished what it was saving"
+        )
     if death.wiped:
         lose_host(folder)
     if death.then is not None:

@@ -14,10 +14,10 @@ import riprap as rr
 from riprap.runtime.changes import Changes
 from riprap.runtime.crew import Crew
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.link import Link
 from riprap.runtime.site import Housing
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.driver import SparkGoneError, report_by
-from riprap.runtime.supervision.messages import Link
 from riprap.runtime.supervision.requests import ask_to_stop
 from riprap.runtime.supervision.standing import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor

@@ -100,6 +100,11 @@ class Operator:
         return False
 
     @property
+    def holds_objects(self) -> bool:
+        """Whether its state is objects of the user's, which are pickled."""
+        return False
+
+    @property
     def slides(self) -> frozenset[str]:
         """The slots that hold the newest so many tuples of each key, so that tuples that come push old ones out."""
         return frozenset()

@@ -41,6 +41,10 @@ class Custom(Operator):
     kinds: tuple[type, ...] = ()
 
     @property
+    def holds_objects(self) -> bool:
+        return True
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         return self.streams
 

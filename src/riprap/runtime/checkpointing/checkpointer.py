@@ -1,6 +1,6 @@
 """Saving protected operators in the background.
 
-    batch on record -> note() -> pages that came in wait        (the query's thread: names only)
+    batch on record -> note() -> pages that came in wait        (names only)
     due -> take what waits -> values -> manifest -> collect      (a thread of its own: reads pages, writes to the store)
 
 A batch never waits for the store. Pages wait in host memory until they are saved; once they take too much of it,
@@ -14,19 +14,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from riprap.channels import ChannelReader
-from riprap.compiler import Plan
 from riprap.errors import CorruptValueError, MissingPageError
-from riprap.runtime.checkpointing.durable import Durable, holds_objects
+from riprap.runtime.checkpointing.protection import Protected, Protection, Range
 from riprap.runtime.checkpointing.schedule import Schedule
-from riprap.runtime.site import Site
-from riprap.runtime.task import Answer
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
 from riprap.state.checkpoints.index import Came, Index
@@ -37,12 +34,19 @@ from riprap.state.ledger import Record
 from riprap.state.windows import restrict
 
 Tell = Callable[..., None]
-Range = tuple[int, int]
 # How often a thread that waits for its time looks whether it is to end.
 _LOOK_SECONDS = 0.5
 # Pages that wait are put together once there are so many of a slot, and let go at such a share of the page limit.
 _MANY_WAIT = 64
 _SHARE = 8
+
+
+class FreshPage(NamedTuple):
+    """A page of what came in with a batch, in a slot and a range of buckets."""
+
+    slot: str
+    buckets: Range
+    page: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,10 @@ class _Operator:
     """What is known of a protected operator: pages that wait, and the durable state they come on top of.
 
     ``whole`` is the record whose whole state is to be saved next, because the one before cannot be added to;
-    ``saving`` is such a record while it is being saved.
+    ``saving`` is such a record while it is being saved. ``newest`` is the last one there is.
     """
 
-    name: str
+    protected: Protected
     versions: Versions
     waiting: list[Waiting] = field(default_factory=list)
     slots: dict[tuple[str, Range], SlotState] = field(default_factory=dict)
@@ -95,10 +99,18 @@ class _Operator:
     entered: int = 0
     since: float = 0.0
     until: float = 0.0
-    batch: int = -1
+    newest: Record | None = None
     saved_batch: int = -1
     trouble: str = ""
     status: Status = Status()
+
+    @property
+    def name(self) -> str:
+        return self.protected.name
+
+    @property
+    def batch(self) -> int:
+        return self.newest.batch if self.newest is not None else -1
 
 
 class Checkpointer:
@@ -106,52 +118,53 @@ class Checkpointer:
 
     def __init__(
         self,
-        plan: Plan,
-        site: Site,
-        durable: Durable,
-        layouts: Mapping[str, str],
+        protection: Protection,
+        newest: Record | None,
         *,
         clock: Callable[[], float],
         tell: Tell,
         turn: threading.Lock,
-        channels: Path,
+        before: Mapping[str, Status] | None = None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._plan = plan
-        self._site = site
-        self._durable = durable
-        self._layouts = layouts
+        """``newest`` is the last record, whose state nobody has saved; ``before`` is how things stood when another
+        process saved this element. ``changed`` is called when they stand otherwise."""
+        self._protection = protection
+        self._site = protection.site
         self._clock = clock
         self._tell = tell
         self._turn = turn
-        self._channels = channels
+        self._changed = changed
         self._oldest = -1
         self._idle = 0.0
         self._lock = threading.Lock()
         self._ending = threading.Event()
-        self._store = durable.open(plan.name)
+        self._store = protection.durable.open(protection.element)
         self._thread: threading.Thread | None = None
         now = clock()
-        self._operators = {name: self._known(name, now) for name in plan.protected}
+        self._operators = {
+            operator.name: self._known(operator, newest, (before or {}).get(operator.name, Status()), now)
+            for operator in protection.operators
+        }
         # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
         self._schedule = Schedule(
-            {n: p.every for n, p in plan.protected.items()},
+            {operator.name: operator.every for operator in protection.operators},
             now,
             at_once={n for n, known in self._operators.items() if known.whole is not None},
         )
 
-    def _known(self, name: str, now: float) -> _Operator:
-        known = _Operator(name, self._durable.versions(self._store, name), since=now, until=now)
-        batches = self._site.ledger.batches()
-        if batches and batches[-1] >= 0:
+    def _known(self, operator: Protected, newest: Record | None, before: Status, now: float) -> _Operator:
+        versions = self._protection.durable.versions(self._store, operator.name)
+        known = _Operator(operator, versions, since=now, until=now, status=before)
+        if newest is not None and newest.batch >= 0:
             # What came in before is in the state, and nobody can tell it apart any more.
-            known.whole = self._site.ledger.get(batches[-1])
-            known.batch = known.whole.batch
+            known.whole = known.newest = newest
         return known
 
     def start(self) -> None:
         """Begin to save in the background."""
         self._thread = threading.Thread(
-            target=self._run, name=f"checkpoints of {self._plan.name}", daemon=True
+            target=self._run, name=f"checkpoints of {self._protection.element}", daemon=True
         )
         self._thread.start()
 
@@ -166,20 +179,20 @@ class Checkpointer:
                     self._save(known)
         self._store.close()
 
-    def note(self, record: Record, answers: Sequence[Answer]) -> None:
-        """Take note of a batch that is on record, and of the pages that came in with it."""
+    def note(self, record: Record, fresh: Sequence[FreshPage], entered: Mapping[str, int]) -> None:
+        """Take note of a batch that is on record, of the pages that came in with it, and of how many tuples each
+        operator had. One that is known already, because it was handed over twice, tells nothing new."""
         with self._lock:
             for known in self._operators.values():
-                slots = set(self._plan.saved_slots(known.name))
-                came = sum(a.activity[known.name].tuples_in for a in answers if known.name in a.activity)
-                known.entered += came
-                for answer in answers:
-                    known.waiting += [
-                        Waiting(slot, answer.manifest.buckets, page, known.until, record.time)
-                        for slot, page in answer.fresh.items()
-                        if slot in slots
-                    ]
-                known.until, known.batch = record.time, record.batch
+                if record.batch <= known.batch:
+                    continue
+                known.entered += entered.get(known.name, 0)
+                known.waiting += [
+                    Waiting(*each, known.until, record.time)
+                    for each in fresh
+                    if each.slot in known.protected.slots
+                ]
+                known.until, known.newest = record.time, record
                 if known.whole is not None:
                     known.whole, known.waiting = record, []
 
@@ -191,17 +204,10 @@ class Checkpointer:
             wholes = [r for known in self._operators.values() for r in (known.whole, known.saving)]
             return waiting.union(*(record.pages() for record in wholes if record is not None))
 
-    def statuses(self) -> dict[str, dict[str, Any]]:
+    def statuses(self) -> dict[str, Status]:
         """Say for each operator how its checkpoints stand."""
-        now = self._clock()
         with self._lock:
-            return {
-                name: {
-                    **{k: v for k, v in asdict(known.status).items() if k != "time"},
-                    "age": _age(known, now),
-                }
-                for name, known in self._operators.items()
-            }
+            return {name: known.status for name, known in self._operators.items()}
 
     def _run(self) -> None:
         # Compiled code is loaded now, and not while the first checkpoint is due.
@@ -224,6 +230,7 @@ class Checkpointer:
                 with self._lock:
                     known.status = replace(known.status, missed=known.status.missed + missed)
                 self._say("checkpoint late", operator=name, missed=missed)
+            self._changed()
 
     def _save(self, known: _Operator) -> None:
         with self._lock:
@@ -239,17 +246,17 @@ class Checkpointer:
             slots, values = self._advance(known, taken, whole)
             manifest = CheckpointManifest(
                 operator=known.name,
-                layout=self._layouts[known.name],
+                layout=known.protected.layout,
                 version=known.next,
                 time=until,
                 batch=batch,
-                buckets=self._plan.buckets,
+                buckets=self._protection.buckets,
                 rate=entered / (until - since) if until > since else 0.0,
                 slots={
                     slot: tuple(
                         k.saved for (name, _), state in slots.items() if name == slot for k in state.kept
                     )
-                    for slot in self._plan.saved_slots(known.name)
+                    for slot in known.protected.slots
                 },
             )
             written = known.versions.put(values) + known.versions.commit(manifest)
@@ -275,8 +282,8 @@ class Checkpointer:
                 cpu=time.thread_time() - self._idle,
             )
         try:
-            known.versions.collect(self._plan.protected[known.name].keep)
-            if self._plan.graph[known.name].replays:
+            known.versions.collect(known.protected.keep)
+            if known.protected.replays:
                 self._let_go_upstream(known)
         except Exception as error:
             self._say("warning", what=f"checkpoints of '{known.name}'", message=f"old ones stay: {error}")
@@ -284,24 +291,22 @@ class Checkpointer:
     @property
     def oldest_batch(self) -> int | None:
         """The oldest batch after which input may have to be computed again; None if none ever has."""
-        return self._oldest if self._plan.replays else None
+        return self._oldest if self._protection.replays else None
 
     def _let_go_upstream(self, known: _Operator) -> None:
         """Let channels go of what the oldest version that stays has in it."""
         oldest = min(known.versions.manifest(number).batch for number in known.versions.numbers())
         done = self._site.ledger.get(oldest).sources
-        for channel in self._plan.inlets.values():
-            frontier = done[channel.root][1] if channel.root in done else None
+        for channel, root in self._protection.inlets.items():
+            frontier = done[root][1] if root in done else None
             if frontier is not None:
-                ChannelReader(self._channels / channel.name, self._plan.name).acknowledge(frontier)
+                ChannelReader(Path(channel), self._protection.element).acknowledge(frontier)
         self._oldest = oldest
 
     def _advance(
         self, known: _Operator, taken: Sequence[Waiting], whole: Record | None
     ) -> tuple[dict[tuple[str, Range], SlotState], dict[str, dict[str, pa.Buffer]]]:
         """Return the durable state of every slot and range of buckets, and the values it takes to store it."""
-        policy = self._plan.protected[known.name]
-        group = None if policy.group == "auto" else policy.group
         fresh: dict[tuple[str, Range], list[Fresh]] = {}
         if whole is not None:
             fresh = self._all_of(known, whole)
@@ -311,7 +316,7 @@ class Checkpointer:
                 fresh.setdefault((each.slot, each.buckets), []).append(page)
         slots = {} if whole is not None else dict(known.slots)
         values: dict[str, dict[str, pa.Buffer]] = {}
-        seal = known.versions.seal if holds_objects(self._plan.graph[known.name]) else no_seal
+        seal = known.versions.seal if known.protected.sealed else no_seal
 
         def load(saved: Saved) -> list[pa.RecordBatch]:
             found = known.versions.read(saved)
@@ -320,7 +325,7 @@ class Checkpointer:
             return [g for g in found.groups if g is not None]
 
         for place, pages in fresh.items():
-            state = slots.get(place) or SlotState(place[1], group, [], seal)
+            state = slots.get(place) or SlotState(place[1], known.protected.group, [], seal)
             slots[place], made = state.advance(pages, load)
             values.setdefault(place[0], {}).update(made)
         return slots, values
@@ -331,15 +336,13 @@ class Checkpointer:
         How fast it was filled is known from the version before: what will be lost next must push as much out.
         """
         found: dict[tuple[str, Range], list[Fresh]] = {}
-        operator = self._plan.graph[known.name]
-        slides = {f"{known.name}/{slot}" for slot in operator.slides}
-        spans = [self._plan.span(task) for task in range(self._plan.tasks)]
-        for slot in self._plan.saved_slots(known.name):
-            pace = newest_pace(known.versions, slot, self._layouts[known.name]) if slot in slides else None
-            for span in spans:
+        operator = known.protected
+        for slot in operator.slots:
+            pace = newest_pace(known.versions, slot, operator.layout) if slot in operator.slides else None
+            for span in self._protection.spans:
                 pages = [
                     Fresh(
-                        restrict(self._site.find_page(name), *m.buckets, self._plan.buckets),
+                        restrict(self._site.find_page(name), *m.buckets, self._protection.buckets),
                         record.time,
                         record.time,
                     )
@@ -347,7 +350,7 @@ class Checkpointer:
                     for name in m.pages.get(slot, ())
                 ]
                 if pace is not None and pages:
-                    came = pace.came.within(*span, self._plan.buckets)
+                    came = pace.came.within(*span, self._protection.buckets)
                     pages[0] = replace(pages[0], came=came, over=pace.seconds)
                 found[slot, span] = pages
         return found
@@ -372,7 +375,7 @@ class Checkpointer:
 
     def _start_over(self, known: _Operator) -> None:
         known.waiting, known.slots, known.saving = [], {}, None
-        known.whole = self._site.ledger.get(known.batch)
+        known.whole = known.newest
 
     def _make_room(self, known: _Operator) -> None:
         """See to it that pages that wait do not become too many, nor too large: an operator may be due once an hour."""
@@ -414,10 +417,3 @@ class Checkpointer:
                 # They may have been let go meanwhile.
                 known.waiting[first] = made
                 known.waiting = [w for w in known.waiting if id(w) not in gone]
-
-
-def _age(known: _Operator, now: float) -> float | None:
-    """Return for how many seconds what came in has not been saved; None if there is no checkpoint."""
-    if known.status.time is None:
-        return None
-    return 0.0 if known.batch == known.saved_batch else now - known.status.time

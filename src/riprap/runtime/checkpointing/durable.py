@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from riprap.errors import OwnershipError, RunError
-from riprap.graph.operators import Custom, Operator
 from riprap.ownership import read_file
 from riprap.runtime.crash import Step as CrashStep
 from riprap.runtime.crash import reach
@@ -39,6 +39,15 @@ class Durable:
     def of(cls, run_folder: Path, identity: str, url: str | None) -> Durable:
         """Take the store at ``url``, or a folder in the run's; the key from the file that the environment names."""
         return cls(url or str(run_folder / FOLDER), identity, _key(), own=url is None)
+
+    def address(self) -> dict[str, Any]:
+        """Return what :meth:`at` takes, in another process too: the key is not in it."""
+        return {"url": self.url, "identity": self.identity, "own": self.own}
+
+    @classmethod
+    def at(cls, url: str, identity: str, *, own: bool) -> Durable:
+        """Take the store at an address; the key from the file that the environment names."""
+        return cls(url, identity, _key(), own)
 
     @property
     def never_made(self) -> bool:
@@ -74,11 +83,6 @@ def settle_store(run_folder: Path, asked: str | Path | None) -> str | None:
         return str(asked) if "://" in str(asked) else str(Path(asked).absolute())
     about = read_about(run_folder)
     return about["options"].get("store") if about is not None else None
-
-
-def holds_objects(operator: Operator) -> bool:
-    """Say whether an operator's state is objects of the user's, which are pickled."""
-    return isinstance(operator, Custom)
 
 
 def _key() -> bytes | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from riprap.compiler import Plan
 from riprap.errors import RunError
-from riprap.runtime.checkpointing.durable import Durable, holds_objects
+from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.crash import reach
 from riprap.runtime.inflow import Piece, is_end, read_piece
 from riprap.runtime.settings import load_setting
@@ -125,9 +125,9 @@ class Recovery:
                 layout=self.layouts[operator],
                 lost_until=None if self.plan.replays else lost_until,
                 slides={f"{operator}/{slot}" for slot in found.slides},
-                sealed=holds_objects(found),
+                sealed=found.holds_objects,
                 # Of an object there is no part: the one before it is better than none.
-                whole=found.replays or holds_objects(found),
+                whole=found.replays or found.holds_objects,
                 version=wish if isinstance(wish, int) else None,
                 warn=warn,
                 refuse=refuse,

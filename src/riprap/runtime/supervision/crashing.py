@@ -54,7 +54,9 @@ def workers_of(run: Path, element: str) -> list[psutil.Process]:
 def kill_host(run: Path, element: str) -> Crash:
     """Kill an element's driver process with all it started, and wipe the element's pages, as if a host were lost."""
     found = _find(run, element)
-    victims = [_driver(found), *(p for p in session_of(found.pid) if p.pid != found.pid)]
+    driver = _driver(found)
+    # Its agent is in a session of its own.
+    victims = list(dict.fromkeys([driver, *session_of(found.pid), *driver.children(recursive=True)]))
     # Held first: the supervisor must not be quicker than the wiping.
     for victim in victims:
         with contextlib.suppress(psutil.NoSuchProcess):

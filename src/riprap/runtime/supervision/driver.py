@@ -1,6 +1,17 @@
 """A driver process: a Spark session and some of a run's elements, told by the supervisor what to do.
 
 python -m riprap.runtime.supervision.driver IN OUT          the descriptors of its two pipes
+
+    supervisor -> driver                                          driver -> supervisor
+    open    folder, master, config, paths, log, warm              ready       master, java, cores
+    start   process, elements, resume, and how to run             not started error, message
+    retry   element                                               started     element, restore, lost, batch
+    stop    finish what is under way; or, resume, leave it        failed      element, error, message, batch, final
+    halt    between two batches, at once                          caught up   element
+                                                                  beat        elements: {name: [batch, busy]}
+                                                                  ended       element
+
+A driver whose pipe is closed has lost its supervisor, and ends itself.
 """
 
 from __future__ import annotations
@@ -30,12 +41,12 @@ from riprap.runtime.crew import Crew, Report
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
+from riprap.runtime.link import Link, Message
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
-from riprap.runtime.start import spark_of, stages_of
+from riprap.runtime.start import hire_early, spark_of, stages_of
 from riprap.runtime.supervision.decisions import SPARK_GONE
-from riprap.runtime.supervision.messages import Link, Message
 from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warming import warm_up
 
@@ -142,6 +153,7 @@ class Driver:
             return {}
 
     def _start(self, graph: Graph, options: RunOptions, session: SparkSession, told: Message) -> None:
+        hire_early(graph)
         housing = Housing(**told["housing"])
         options = replace(options, store=told["store"])
         share = share_of(session, told["tasks"], len(told["elements"]), resident=options.resident)

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from riprap.runtime.supervision.messages import Link, Message
+from riprap.runtime.link import Link, Message, environment_with, search_path
 
 _GONE_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
@@ -25,13 +25,13 @@ class DriverProcess:
     def __init__(
         self, opening: Mapping[str, Any], log: Path, stdout: int | None, clock: Callable[[], float]
     ) -> None:
-        paths = [path or os.getcwd() for path in sys.path]
+        paths = search_path()
         to_read, to_write = os.pipe()
         from_read, from_write = os.pipe()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "riprap.runtime.supervision.driver", str(to_read), str(from_write)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(_own(paths))},
+                env=environment_with(paths),
                 pass_fds=(to_read, from_write),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
@@ -114,9 +114,3 @@ def session_of(leader: int) -> list[psutil.Process]:
             if os.getsid(process.pid) == leader:
                 found.append(process)
     return found
-
-
-def _own(paths: list[str]) -> list[str]:
-    """Leave out what any interpreter of this installation finds by itself."""
-    roots = tuple({os.path.realpath(p) + os.sep for p in (sys.prefix, sys.base_prefix)})
-    return [path for path in paths if not (os.path.realpath(path) + os.sep).startswith(roots)]

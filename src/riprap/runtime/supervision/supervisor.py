@@ -18,6 +18,7 @@ from riprap.runtime.changes import Changes
 from riprap.runtime.failures import named_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.jvm_output import LOG
+from riprap.runtime.link import Message
 from riprap.runtime.run import Close
 from riprap.runtime.site import Housing
 from riprap.runtime.start import keep_state_layout, options_of, settle_buckets
@@ -37,7 +38,6 @@ from riprap.runtime.supervision.decisions import (
     decide,
 )
 from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
-from riprap.runtime.supervision.messages import Message
 from riprap.runtime.supervision.process import DriverProcess
 from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
 from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, Recovery

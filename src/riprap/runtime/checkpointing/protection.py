@@ -1,0 +1,113 @@
+"""What is saved of a processing element, and how: a small value that travels to the agent, which has no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.site import Site
+
+if TYPE_CHECKING:
+    from riprap.compiler import Plan
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """An operator whose state is saved. ``group`` is None where groups are cut by size; ``sealed`` is whether its state
+    is objects of the user's; ``replays`` and ``slides`` are the operator's own."""
+
+    name: str
+    every: float
+    keep: int
+    group: int | None
+    layout: str
+    slots: tuple[str, ...]
+    slides: tuple[str, ...]
+    replays: bool
+    sealed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """The protected operators of an element, where its state is, and where it is saved.
+
+    ``spans`` are the buckets of each task, ``inlets`` the folders of the channels it reads, each with what its
+    frontiers count.
+    """
+
+    element: str
+    home: str
+    site: Site
+    durable: Durable
+    buckets: int
+    spans: tuple[Range, ...]
+    inlets: Mapping[str, str]
+    operators: tuple[Protected, ...]
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        site: Site,
+        durable: Durable,
+        layouts: Mapping[str, str],
+        *,
+        home: Path,
+        channels: Path,
+    ) -> Protection:
+        """Take from a plan what its agent has to know."""
+        operators = [(plan.graph[name], policy) for name, policy in plan.protected.items()]
+        return cls(
+            element=plan.name,
+            home=str(home),
+            site=site,
+            durable=durable,
+            buckets=plan.buckets,
+            spans=tuple(plan.span(task) for task in range(plan.tasks)),
+            inlets={str(channels / channel.name): channel.root for channel in plan.inlets.values()},
+            operators=tuple(
+                Protected(
+                    name=operator.name,
+                    every=policy.every,
+                    keep=policy.keep,
+                    group=None if policy.group == "auto" else policy.group,
+                    layout=layouts[operator.name],
+                    slots=plan.saved_slots(operator.name),
+                    slides=tuple(f"{operator.name}/{slot}" for slot in operator.slides),
+                    replays=operator.replays,
+                    sealed=operator.holds_objects,
+                )
+                for operator, policy in operators
+            ),
+        )
+
+    @property
+    def replays(self) -> bool:
+        """Whether what came in since the last checkpoint is kept upstream."""
+        return any(operator.replays for operator in self.operators)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what :meth:`from_json` takes; the key that seals objects is not in it."""
+        return {**asdict(self), "durable": self.durable.address()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Protection:
+        """Take a protection from another process."""
+        return cls(
+            element=data["element"],
+            home=data["home"],
+            site=Site.from_json(data["site"]),
+            durable=Durable.at(**data["durable"]),
+            buckets=data["buckets"],
+            spans=tuple((low, high) for low, high in data["spans"]),
+            inlets=data["inlets"],
+            operators=tuple(
+                Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})
+                for o in data["operators"]
+            ),
+        )

@@ -1,0 +1,60 @@
+"""What is kept how long of an element's records and pages, once a batch is handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from riprap.runtime.site import Site
+from riprap.state.ledger import Record, page_prefix
+
+# The record before the newest is what a repeated batch starts from; one more is there for people to look at.
+KEEP_RECORDS = 3
+
+
+class Retention:
+    """Lets go of the records and pages of an element that neither a repeated batch nor a waiting sink needs.
+
+    One at a time does so for an element: it knows the ledger, and does not read it again.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._records: dict[int, Record] | None = None
+
+    def collect(
+        self,
+        newest: Record,
+        waiting: int,
+        *,
+        again: int | None = None,
+        holding: Callable[[], set[str]] = set,
+    ) -> None:
+        """Let go of what is not needed after a batch.
+
+        ``waiting`` is the first batch that a sink may still ask for, ``again`` the oldest after which input may have to
+        be computed again. The pages of ``holding`` stay, and so do those of batches after this one, which may be under
+        way.
+        """
+        ledger = self._site.ledger
+        if self._records is None:
+            self._records = {batch: ledger.get(batch) for batch in ledger.batches() if batch >= 0}
+        records = self._records
+        records[newest.batch] = newest
+        keep: set[str] = set()
+        for batch, record in list(records.items()):
+            if batch > newest.batch - KEEP_RECORDS:
+                keep |= record.pages()
+            elif batch >= waiting:
+                keep |= {p for outputs in record.outputs.values() for o in outputs for p in o.pages}
+            elif again is None or batch < again:
+                ledger.forget([records.pop(batch).batch])
+            elif record.outputs:
+                # How far the batch went is needed to compute it again, and no more.
+                records[batch] = replace(record, outputs={})
+                ledger.write(records[batch])
+        self._site.collect(
+            lambda: keep | holding(),
+            # Of a batch that is being computed, no record names the pages yet.
+            before=page_prefix(epoch=ledger.epoch, batch=newest.batch + 1),
+        )
