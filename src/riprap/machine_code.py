@@ -11,15 +11,17 @@ Numba's own care. Where nothing can be kept in the cache, Numba does as it would
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import pickle
 import re
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import llvmlite  # type: ignore[import-untyped]
 import numba
@@ -30,6 +32,7 @@ from numba.core.caching import (
     FunctionCache,
     UserProvidedCacheLocator,
 )
+from numba.core.sigutils import normalize_signature
 
 from riprap.cache import private_folder
 from riprap.errors import OwnershipError
@@ -38,18 +41,49 @@ _PACKAGE = Path(__file__).parent
 _KIND = "code"
 # Compiled functions, and what is in them as a constant: they mention this module, or that of the models.
 _HAS_CODE = re.compile(rb"\briprap\.(machine_code|model\.compiling)\b")
-# Of so many versions of the source the code is kept: of those in use, and of those one goes back to.
-_KEPT = 4
+# To compile one takes up to a few seconds.
+_PATIENCE_SECONDS = 60.0
+_LOOK_SECONDS = 0.02
+_known: list[tuple[Any, Any]] = []
+# Of so many versions of the source the code is kept, some 3 MB each: checkouts that are worked on need one an edit.
+_KEPT = 32
 
 
-def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Compile a function when it is called, for the types it is called with; ``options`` go to ``numba.njit``."""
+def compiled(
+    function: Callable[..., Any] | None = None, /, *, types: tuple[str, ...] = (), **options: Any
+) -> Any:
+    """Compile a function when it is called, for the types it is called with.
+
+    ``types`` are those that are known to come, as Numba writes them: :func:`compile_known` compiles for them ahead of
+    the first call. ``options`` go to ``numba.njit``.
+    """
     if function is None:
-        return partial(compiled, **options)
+        return partial(compiled, types=types, **options)
     dispatcher: Any = numba.njit(**options)(function)
     with contextlib.suppress(RuntimeError):  # there is nowhere to keep it
         dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
+    # As types, which code is kept under; Numba would keep it under the text.
+    _known.extend((dispatcher, normalize_signature(f"({each})")[0]) for each in types)  # type: ignore[no-untyped-call]
     return dispatcher
+
+
+def known() -> Sequence[tuple[Any, Any]]:
+    """List functions with types that are known to come: those of the modules that have been loaded."""
+    return _known
+
+
+def uncompiled() -> int:
+    """Count the functions whose types are known and of which there is no code yet."""
+    return len({d for d, _ in _known if isinstance(d._cache, _Cache) and not d._cache.has_code})
+
+
+def compile_known(wanted: Callable[[], bool]) -> None:
+    """Compile the functions whose types are known, for as long as it is wanted."""
+    for dispatcher, types in _known:
+        if not wanted():
+            return
+        if isinstance(dispatcher._cache, _Cache) and not dispatcher._cache.has_code:
+            dispatcher.compile(types)
 
 
 class _Locator(UserProvidedCacheLocator):
@@ -73,17 +107,55 @@ class _Impl(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
+    """The code of one function. Of several processes that want it at once one compiles, and the others wait for it."""
+
     _impl_class = _Impl
+    _turn: IO[bytes] | None = None
+
+    @property
+    def has_code(self) -> bool:
+        return os.path.exists(self._cache_file._index_path)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return the code for some types, None if there is none that can be read."""
-        with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
-            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
+        """Return the code for some types, None if it is to be compiled."""
+        code = self._load(signature, context)
+        if code is None and self._take_turn():
+            code = self._load(signature, context)
+        return code
 
     def save_overload(self, signature: Any, code: Any) -> None:
         """Keep the code for some types, if there is room."""
         with contextlib.suppress(OSError):
             super().save_overload(signature, code)  # type: ignore[no-untyped-call]
+        self._end_turn()
+
+    def _load(self, signature: Any, context: Any) -> Any:
+        with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
+
+    def _take_turn(self) -> bool:
+        """Lock the function until its code is saved; say whether to look again, for another process had the lock.
+
+        One that waits too long goes on without: what both save is the same.
+        """
+        self._end_turn()
+        with contextlib.suppress(OSError):
+            os.makedirs(self._cache_path, exist_ok=True)
+            self._turn = open(f"{self._cache_file._index_path}.lock", "wb")  # noqa: SIM115
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(_LOOK_SECONDS)
+                else:
+                    return True
+        return False
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
 
 
 @lru_cache(maxsize=1)

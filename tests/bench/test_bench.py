@@ -20,7 +20,7 @@ from riprap.bench.answers import difference, first_of, read_answer
 from riprap.bench.baselines import run_bare
 from riprap.bench.feed import make_feed
 from riprap.bench.kernel import Windows
-from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, steady_rate
+from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, rounded, steady_rate
 from riprap.bench.trial import VARIANTS, Trial, missing
 from riprap.errors import RunError
 
@@ -178,6 +178,19 @@ def test_scaling_compares_time_for_the_same_number_of_events() -> None:
     assert slower["time_growth"] == 2.0
     assert slower["late_over_early"] == 4.0
     assert not slower["grows_no_faster"]
+
+
+def test_where_the_time_of_a_batch_goes() -> None:
+    line = {"compute": 0.6, "publish": 0.5, "task": {"read": 0.4, "compute": 0.3}}
+    told = outcome([0.0, 1.0, 2.0, 3.0], parts=[trial._parts({"seconds": line})] * 4)
+    assert rounded(bargain._where(told, WarmUp(batches=1, seconds=0.0))) == {
+        "whole batch": 1000.0,
+        "between batches": 400.0,
+        "from plan to record": 600.0,
+        "task: read": 400.0,
+        "task: compute": 300.0,
+        "publish, behind": 500.0,
+    }
 
 
 def test_parts_of_the_bargain_benchmark_have_names() -> None:

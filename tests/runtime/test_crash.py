@@ -160,7 +160,7 @@ def test_a_worker_whose_daemon_is_killed_changes_nothing(
         worker = stopped(marker)
         daemon = worker.parent()
         assert daemon is not None
-        assert "pyspark.daemon" in " ".join(daemon.cmdline())
+        assert " pyspark.worker" in " ".join(daemon.cmdline())
         daemon.kill()
         worker.resume()
         run.wait()

@@ -31,7 +31,7 @@ from riprap.bench.measuring import (
     spread,
     steady_rate,
 )
-from riprap.bench.trial import MASTER, SETTINGS, VARIANTS, Trial, Variant, missing
+from riprap.bench.trial import MASTER, SETTINGS, STAGE, VARIANTS, Trial, Variant, missing
 from riprap.errors import RunError
 
 SEED = 20051227
@@ -244,20 +244,13 @@ def _ratios(result: Mapping[str, Any], variants: Sequence[Variant]) -> dict[str,
 
 
 def _where(outcome: Outcome, warm_up: WarmUp) -> dict[str, float]:
-    """Return the mean milliseconds of each part of a steady batch, and what Spark says of its own parts."""
+    """Return the mean milliseconds of each part of a steady batch."""
     batches, parts = outcome.batches, outcome.told["parts"]
     dropped = warm_up.drop(batches, batches[0][1])
     whole = (batches[-1][1] - batches[dropped - 1][1]) / (len(batches) - dropped)
     mean = {name: float(np.mean([p[name] for p in parts[dropped:]])) for name in parts[-1]}
-    where = {
-        "whole batch": whole,
-        **mean,
-        "between batches": whole - sum(mean.values()),
-    }
-    spark = outcome.told["spark"][dropped:]
-    names = sorted({name for durations in spark for name in durations} - {"triggerExecution"})
-    milliseconds = {f"Spark: {name}": float(np.mean([d.get(name, 0) for d in spark])) for name in names}
-    return {**{name: 1000 * seconds for name, seconds in where.items()}, **milliseconds}
+    where = {"whole batch": whole, "between batches": whole - mean[STAGE], **mean}
+    return {name: 1000 * seconds for name, seconds in where.items()}
 
 
 def _seconds(outcome: Outcome) -> float:

@@ -235,6 +235,10 @@ def _by_bucket(flow: Dataflow, files: Sequence[Path], out: Path) -> None:
     rows = op.input("feed", flow, _Files(files, _BucketCutter()))
     found = op.stateful_batch("windows", rows, _Bucket)
     op.output("bargains", found, _FilesByName(out))
+    # The loop is loaded before the flow begins, not by the first batch of a worker that others run ahead of.
+    windows = Windows.empty()
+    windows.grow(1)
+    windows.find(np.zeros(1, np.int64), np.ones(1, np.bool_), np.ones(1), np.ones(1, np.int64))
 
 
 class _BucketCutter:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Variant = Literal["riprap", "by_key", "by_bucket", "numba", "bytewax_key", "bytewax_bucket"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 SinkKind = Literal["callback", "tcp", "parquet"]
+STAGE = "from plan to record"
 
 CORES = 2
 MASTER = f"local[{CORES}]"
@@ -151,32 +152,28 @@ def _riprap(trial: Trial, session: SparkSession) -> dict[str, Any]:
     size: dict[str, Any] = {"batch_rows": trial.rows_per_file} if trial.rate is None else {}
     started = time.time()
     with app.run(spark=session, runs=Path(trial.folder) / "runs", **size) as run:
-        queries = session.streams.active
         run.wait()
         lines = list(RunFolder(run.folder, time.time).read_metrics())
     pace = [read_pace(path)[0] for path in run.folder.rglob(PACE)]
     if seen:
         trial.out.mkdir()
         pq.write_table(pa.concat_tables(seen), trial.out / "part-seen.parquet")
-    progress = [dict(p.durationMs) for q in queries for p in q.recentProgress if p.batchId < len(lines)]
     return {
         "started": started,
         "batches": [(line["rows"], line["time"]) for line in lines],
         "latency": [line["latency"] for line in lines],
         "parts": [_parts(line) for line in lines],
-        "spark": progress,
         "pace": pace,
     }
 
 
 def _parts(line: Mapping[str, Any]) -> dict[str, float]:
-    """Cut a batch's time, as its metrics tell it, into the parts that follow one another."""
+    """Return the parts of a batch's time. They overlap: tasks read ahead, and results are published behind."""
     seconds = line["seconds"]
-    task = {f"task: {name}": s for name, s in seconds["task"].items()}
     return {
-        **task,
-        "stage around the tasks": seconds["compute"] - sum(task.values()),
-        "publish": seconds["publish"],
+        STAGE: seconds["compute"],
+        **{f"task: {name}": s for name, s in seconds["task"].items()},
+        "publish, behind": seconds["publish"],
     }
 
 

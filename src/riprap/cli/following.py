@@ -225,7 +225,7 @@ def _told(event: Mapping[str, Any]) -> str | None:
             return f"{what}: {message}; try {tries} in {wait:g} s"
         case {"event": "connection back", "what": what, "after": after}:
             return f"{what}: connected again after {after:.1f} s"
-        case {"event": "waiting" | "warning", "message": message}:
+        case {"event": "waiting" | "warning" | "compiling", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
         case {"event": "state lost" | "records lost" | "seal refused" | "slots short", "message": message}:

@@ -120,7 +120,7 @@ def _read(
     return old.tuples, rows
 
 
-@compiled
+@compiled(types=("i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8, i8",))
 def _rows(key, low, high, starts, fresh, old_at, new_at, new_order, old_rows, total):  # type: ignore[no-untyped-def]
     rows = np.empty(total, np.int64)
     at = 0

@@ -86,7 +86,7 @@ def _page(keys: KeyTable, numbers: Ints) -> pa.RecordBatch:
     return make_page(keys, Contents(np.zeros(len(keys) + 1, np.int64), nothing, numbers))
 
 
-@compiled
+@compiled(types=("i4[::1], i8[::1], i8, i8",))
 def _pass_by_number(code, was, before, size):  # type: ignore[no-untyped-def]
     """Let a tuple pass unless one of its key did among the ``size`` before it; numbers count from 1, 0 is none."""
     passed, last = np.empty(len(code), np.bool_), was.copy()

@@ -108,7 +108,7 @@ def in_event_order(event: Ints, events: int) -> Ints:
     return order
 
 
-@compiled
+@compiled(types=("i8[::1], i8",))
 def _counting_sort(event, events):  # type: ignore[no-untyped-def]
     start = np.zeros(events + 1, np.int64)
     for e in event:

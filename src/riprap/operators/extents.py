@@ -115,7 +115,12 @@ def _unpack(counters: Ints, window: Window, measured: Numbers) -> Numbers:
     return counters ^ LONG_AGO if window.time is not None else counters.copy()
 
 
-@compiled
+@compiled(
+    types=(
+        "i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8[::1], b1[::1], i8[::1], i8[::1], i8[::1], i8[::1], "
+        "b1, i8, b1, i8, i8, i8, i8, b1",
+    )
+)
 def _find(  # type: ignore[no-untyped-def]
     starts, fresh, event, measured, present, signal_event, is_tick, signal_time, end_event,
     seen, last, clocked, clock_time, tumbling, measure, size, rule, period, whole,

@@ -41,7 +41,12 @@ def decimal_words(values: pa.Array) -> tuple[npt.NDArray[np.uint64], Ints]:
     return words[::2].copy(), words[1::2].copy().view(np.int64)
 
 
-@compiled
+@compiled(
+    types=(
+        "i8[::1], b1[::1], i8[::1], i8[::1]",
+        "Array(i8, 1, 'C', True), b1[::1], i8[::1], i8[::1]",
+    )
+)
 def greatest_rows(order, valid, low, high):  # type: ignore[no-untyped-def]
     """Return the row of each window's greatest valid value, the first of equal ones; -1 where there is none.
 

@@ -96,7 +96,7 @@ def index_among(event: Ints) -> Ints:
     return numbers
 
 
-@compiled
+@compiled(types=("i8[::1],",))
 def _index_among(event):  # type: ignore[no-untyped-def]
     numbers = np.zeros(len(event), np.int64)
     for i in range(1, len(event)):

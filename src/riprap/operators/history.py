@@ -90,7 +90,7 @@ def line_up(code: Codes, touched: Ints, keys: int, old: Contents) -> History:
     return History(touched, starts, fresh, place, order)
 
 
-@compiled
+@compiled(types=("i4[::1], i8[::1], i8[::1], i8[::1]",))
 def _scatter(code, next_place, starts, old_offsets):  # type: ignore[no-untyped-def]
     old_rows = old_offsets[-1]
     order = np.empty(old_rows + len(code), np.int64)

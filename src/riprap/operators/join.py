@@ -169,7 +169,7 @@ def _in_order(made: Chunk, happenings: Happenings, given: Given, depth: int) -> 
     return Chunk(made.columns, rank, made.code, path, no_marks(len(path)))
 
 
-@compiled
+@compiled(types=("i8[::1], i4[::1]",))
 def _index_among(event, code):  # type: ignore[no-untyped-def]
     """Number the outputs that an event makes for a key from 0."""
     index = np.zeros(len(event), np.int64)

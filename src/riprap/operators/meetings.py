@@ -158,7 +158,12 @@ def _cutoffs(time: Ints, size: int) -> Ints:
     return np.maximum(time, LONG_AGO + size) - size
 
 
-@compiled
+@compiled(
+    types=(
+        "i8[::1], i8, i8, i4[::1], i8[::1], i8[::1], b1[::1], b1, "
+        "i8[:, ::1], i8[::1], b1[::1], b1[::1], i8[::1], b1[::1], b1, i8, i8[::1], i8[:, ::1], i8[::1]",
+    )
+)
 def _play(  # type: ignore[no-untyped-def]
     source, left_rows, tuples, code, place, stamps, has_null, any_null, held, time,
     empty, by_time, size, outer, clocked, clock, tick_time, gone, tick_event,
@@ -251,7 +256,7 @@ def _expire(  # type: ignore[no-untyped-def]
     return leaves
 
 
-@compiled
+@compiled(types=("i8[::1], i8[::1], i8[::1], i8[::1], i8, i8[::1]",))
 def _expand(event, start, length, source, left_rows, place):  # type: ignore[no-untyped-def]
     total = length.sum()
     left, right = np.empty(total, np.int64), np.empty(total, np.int64)

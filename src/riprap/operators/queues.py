@@ -110,7 +110,7 @@ def _look_up(page: pa.RecordBatch, keys: KeyTable) -> tuple[Ints, Ints]:
     return key, found[key] - 1
 
 
-@compiled
+@compiled(types=("Array(i8, 1, 'C', True), i8[::1], i8[::1], i8[::1]",))
 def _count(numbers, starts, lengths, limit):  # type: ignore[no-untyped-def]
     """Count, in runs of rising numbers, those that are at most the run's limit."""
     counts = np.empty(len(starts), np.int64)

@@ -72,7 +72,7 @@ def _sorted(order: Sequence[Ordering], columns: Sequence[pa.Array], lengths: Int
     return result
 
 
-@compiled
+@compiled(types=("i8[:, ::1], i8[::1]",))
 def _sort_windows(keys, lengths):  # type: ignore[no-untyped-def]
     order = np.empty(keys.shape[1], np.int64)
     start = 0

@@ -30,7 +30,7 @@ _SPECIAL = 0x7FF
 _COUNT, _NAN, _PLUS, _MINUS = 0, 1, 2, 3
 
 
-@compiled
+@compiled(types=("Array(i8, 1, 'C', True), b1[::1], i8[::1], i8[::1]",))
 def double_sums(bits, valid, low, high):  # type: ignore[no-untyped-def]
     """Return each window's exact sum, rounded once, and how many values it has; ``bits`` are those of doubles."""
     sums = np.zeros(len(low), np.float64)

@@ -12,7 +12,7 @@ from riprap.machine_code import compiled
 _LOW = 0xFFFFFFFF
 
 
-@compiled
+@compiled(types=("Array(u8, 1, 'C', True), i8[::1], b1[::1], i8[::1], i8[::1]",))
 def whole_sums(low_words, high_words, valid, low, high):  # type: ignore[no-untyped-def]
     """Return the words of each window's 128-bit sum, its count, and whether it overflowed."""
     windows = len(low)

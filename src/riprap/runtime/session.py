@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from riprap.errors import GraphError, RunError
 from riprap.runtime.java import find_java
+from riprap.runtime.jvm_options import jvm_options
 from riprap.runtime.jvm_output import JvmLog, tail
 from riprap.runtime.resident.slots import roomy
 
@@ -44,6 +46,8 @@ _SETTINGS = {
     "spark.log.level": "ERROR",
 }
 
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+
 
 def make_session(
     master: str | None, config: Mapping[str, str] | None = None, log: Path | None = None, *, stages: int = 0
@@ -59,7 +63,8 @@ def make_session(
             "a Spark session is running in this process already: hand it over with app.run(spark=session), "
             "or stop it first"
         )
-    os.environ["JAVA_HOME"] = str(find_java())
+    java_home = find_java()
+    os.environ["JAVA_HOME"] = str(java_home)
     # Workers take `python3` from the PATH unless told: they must be the interpreter that has Riprap installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     where = master or "local[*,2]"
@@ -68,7 +73,12 @@ def make_session(
     where, cores = roomy(where, stages) if stages else (where, 0)
     settings = {"spark.master": where, "spark.app.name": "riprap", **_SETTINGS}
     settings |= {"spark.default.parallelism": str(cores)} if cores else {}
+    if where.startswith("local"):
+        # Elsewhere Riprap may be among the files that Spark brings to a worker once it runs.
+        settings["spark.python.daemon.module"] = "riprap.runtime.worker_daemon"
     settings |= {**socket_setting(), **(config or {})}
+    options = [shlex.join(jvm_options(java_home)), settings.get(_JVM_OPTIONS, "")]
+    settings[_JVM_OPTIONS] = " ".join(filter(None, options))
     try:
         if log is not None:
             JvmLog.start_jvm(settings, log)
@@ -78,6 +88,9 @@ def make_session(
         if log is None:
             raise
         raise RunError(f"Spark did not start: {error}\n{tail(log)}\nAll it printed is in {log}") from error
+    if where.startswith("local"):
+        # Nobody waits for it: by the time there is work, the process that workers are forked from has loaded.
+        session.sparkContext.parallelize([0], 1).map(abs)._jrdd.collectAsync()
     return session
 
 

@@ -21,6 +21,7 @@ from riprap.runtime.agent.hired import hire
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
+from riprap.runtime.compiling import Compiling
 from riprap.runtime.crew import Crew
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder, read_about
@@ -43,6 +44,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
     log = earlier[0].path / LOG if earlier is not None else runs / f".{uuid.uuid4().hex[:6]}-{LOG}"
     # First, so that it is there once Spark is.
     hire_early(graph)
+    compiling = Compiling()
     session = (
         check_session(given)
         if given is not None
@@ -74,6 +76,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
                 graph.name, options_of(layout, housing, options), options.notes or {}, **spark_of(session)
             )
             folder.event("resumed" if resume else "started")
+            compiling.tell(folder.event)
             if options.resident is None:
                 share.tell(folder.event, tasks)
             launch = Launch(

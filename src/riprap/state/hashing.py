@@ -108,7 +108,7 @@ def _mix(bits: Any) -> Hashes:
     return mixed
 
 
-@compiled
+@compiled(types=("i8[::1], u1[::1]",))
 def _fnv(starts, data):  # type: ignore[no-untyped-def]
     result = np.empty(len(starts) - 1, np.uint64)
     for i in range(len(result)):

@@ -150,7 +150,7 @@ def _check_equal_where_both(
         )
 
 
-@compiled
+@compiled(types=("Array(u8, 1, 'C', True), Array(u8, 1, 'C', True)",))
 def align(older, newer):  # type: ignore[no-untyped-def]
     """Merge two sorted lists of hashes; return the union, and where each is in either list (-1: nowhere)."""
     hashes = np.empty(len(older) + len(newer), np.uint64)
@@ -234,7 +234,7 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     return listed
 
 
-@compiled
+@compiled(types=("i8[::1], i8[::1], i8",))
 def _ranges(starts, lengths, total):  # type: ignore[no-untyped-def]
     result = np.empty(total, np.int64)
     at = 0

@@ -89,7 +89,7 @@ def _daemons_and_workers(
     started: Iterable[psutil.Process],
 ) -> tuple[list[psutil.Process], list[psutil.Process]]:
     """Return the processes from which Python workers are forked, with the workers, and these alone."""
-    daemons = [p for p in started if "pyspark.daemon pyspark.worker" in _command(p)]
+    daemons = [p for p in started if " pyspark.worker" in _command(p)]
     return daemons, [p for p in daemons if p.parent() in daemons]
 
 

@@ -37,6 +37,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
 from riprap.ownership import read_file
+from riprap.runtime.compiling import Compiling
 from riprap.runtime.crew import Crew, Report
 from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
@@ -99,9 +100,11 @@ class Driver:
         if loaded is None:
             return
         graph, options = loaded
+        compiling = Compiling()
         session = self._session(graph)
         if session is None:
             return
+        compiling.tell(self._folder.event)
         if self._opening["warm"]:
             warm_up(session, self._folder.path)
         self._link.send("ready", cores=session.sparkContext.defaultParallelism, **spark_of(session))
