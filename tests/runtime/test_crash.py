@@ -31,6 +31,7 @@ from tests.runtime.harness import (
 
 import riprap as rr
 from riprap.apps.bargain import bargain
+from riprap.runtime import shares
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
@@ -120,6 +121,7 @@ def test_a_killed_driver_is_taken_up(
 @pytest.mark.parametrize(
     "step",
     [
+        "shared",
         "computed",
         pytest.param("paged", marks=pytest.mark.slow),
         pytest.param("answered", marks=pytest.mark.slow),
@@ -133,6 +135,9 @@ def test_a_killed_python_worker_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
+    if step == "shared":
+        monkeypatch.setattr(shares, "LEAST_TASKS", 2)
+        monkeypatch.setattr(shares, "LEAST_ROWS", BATCH)
     # Workers get their environment from Spark's context, which the driver's own does not reach.
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_AT", f"{step}:2")
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_ONCE", str(tmp_path / "crashed"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,23 +44,51 @@ def read_rows(
         low, high = max(start, segment.start) - segment.start, min(end, segment.end) - segment.start
         if low >= high:
             continue
-        read = _READERS[segment.kind]
-        try:
-            found = list(read(segment.path, low, high, tuple(columns)))
+        with _reading(source, segment):
+            found = list(_READERS[segment.kind](segment.path, low, high, tuple(columns)))
             if sum(table.num_rows for table in found) != high - low:
                 raise EOFError(f"it has not the {segment.rows} rows it had")
             for table in found:
                 for column in columns:
                     parts[column].extend(_typed(table, column, source, segment).chunks)
-        except (OSError, EOFError, KeyError, pa.ArrowInvalid) as error:
-            raise RunError(
-                f"source '{source.name}' ({source.location}) cannot read {segment.path}, which it saw before: {error}. "
-                "Put the file back as it was"
-            ) from error
+    return put_together(parts, source, np.arange(start, end), position=position)
+
+
+def put_together(
+    parts: Mapping[str, Sequence[pa.Array]], source: Source, numbers: Ints, *, position: bool = True
+) -> arrival.Rows:
+    """Make rows of the pieces of their columns; ``numbers`` are their places in the source."""
     whole = {c: _one_array(arrays, source.schema.field(c).type) for c, arrays in parts.items()}
     if position and source.position is not None:
         return arrival.Rows(whole, _positions(whole[source.position], source))
-    return arrival.Rows(whole, np.arange(start, end))
+    return arrival.Rows(whole, numbers)
+
+
+def blocks(segments: Sequence[Segment], start: int, end: int, source: Source) -> list[int]:
+    """Return the rows of [start, end) with which something begins that is decoded as one: row groups, or segments."""
+    found = []
+    for segment in segments:
+        first, sizes = segment.start, [segment.rows]
+        if segment.kind == "parquet":
+            with _reading(source, segment):
+                sizes = _group_sizes(segment.path, _version(segment.path))
+        for rows in sizes:
+            if max(first, start) < min(first + rows, segment.end, end):
+                found.append(max(first, start))
+            first += rows
+    return found
+
+
+@contextlib.contextmanager
+def _reading(source: Source, segment: Segment) -> Iterator[None]:
+    """Say of a file that cannot be read whose it is."""
+    try:
+        yield
+    except (OSError, EOFError, KeyError, pa.ArrowInvalid) as error:
+        raise RunError(
+            f"source '{source.name}' ({source.location}) cannot read {segment.path}, which it saw before: {error}. "
+            "Put the file back as it was"
+        ) from error
 
 
 def _positions(column: pa.Array, source: Source) -> Ints:
@@ -134,6 +163,12 @@ def _open_parquet(path: str, version: tuple[int, ...]) -> pq.ParquetFile:
     return pq.ParquetFile(
         path, read_dictionary=_encoded(metadata), metadata=metadata, memory_map=True, pre_buffer=False
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _group_sizes(path: str, version: tuple[int, ...]) -> list[int]:
+    metadata = _open_parquet(path, version).metadata
+    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def _encoded(metadata: pq.FileMetaData) -> list[str]:

@@ -27,6 +27,7 @@ from riprap.runtime.resident import wire
 from riprap.runtime.resident.wire import Inbox, Message
 
 _LOOK_SECONDS = 0.02
+_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Coordinator:
     One thread uses it; :meth:`fail` and :meth:`cancel` may be called by others.
     """
 
-    def __init__(self, tasks: int, token: str, *, host: str = "127.0.0.1") -> None:
+    def __init__(self, tasks: int, token: str, *, host: str = _LOOPBACK) -> None:
         self._tasks = tasks
         self._token = token
         try:
@@ -84,6 +85,11 @@ class Coordinator:
         """Where tasks connect to."""
         host, port = self._listener.getsockname()[:2]
         return host, port
+
+    @property
+    def on_one_host(self) -> bool:
+        """Whether no other host could connect, so that all tasks share this host's memory."""
+        return self.address[0] == _LOOPBACK
 
     def ask(self, work: Sequence[bytes], *, stay: bool = True) -> list[bytes]:
         """Give each task its piece, and return their answers in the order of the tasks.

@@ -10,12 +10,10 @@ Where the session has too few slots for tasks that stay, they end after each bat
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -28,6 +26,7 @@ from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow, recorded
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
+from riprap.runtime.resident.rounds import compute
 from riprap.runtime.resident.slots import hold
 from riprap.runtime.resident.task import Resident
 from riprap.runtime.session import host_of
@@ -154,13 +153,13 @@ class ResidentStage:
         """Take a batch from one offset to another; return how many rows it had."""
         batch, rows = self._runner.next, 0
 
-        def compute() -> list[Answer]:
+        def answer() -> list[Answer]:
             nonlocal rows
             answers = self._compute(batch, inflow.pieces(start, end))
             rows = sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
             return answers
 
-        self._runner.run(batch, Planned.of(self._plan, batch, end), compute)
+        self._runner.run(batch, Planned.of(self._plan, batch, end), answer)
         inflow.commit(end)
         return rows
 
@@ -180,8 +179,7 @@ class ResidentStage:
     def _compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:
         if not self._stays:
             self._start_job()
-        work = [json.dumps({"batch": batch, "piece": asdict(piece)}).encode() for piece in pieces]
-        answers = [Answer.from_json(answer) for answer in self._coordinator.ask(work, stay=self._stays)]
+        answers = compute(self._coordinator, self._plan, batch, pieces, stay=self._stays)
         if not self._stays:
             self._end_job("the batch is computed")
         return answers

@@ -6,12 +6,14 @@ itself when the process that forked it is gone: without its executor nobody coul
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import platform
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -19,15 +21,19 @@ from pyspark import TaskContext
 
 from riprap.errors import RunError
 from riprap.feeds.tables import tables_of
+from riprap.runtime.crash import reach
 from riprap.runtime.inflow import Piece, read_piece
 from riprap.runtime.resident import wire
 from riprap.runtime.resident.wire import Inbox, Message
 from riprap.runtime.settings import load_setting
+from riprap.runtime.shares import Part, leave_share, take_up
 from riprap.runtime.task import load_plan, run_task
 
 # So often a task without work looks whether it still has a parent.
 _LOOK_SECONDS = 1.0
 _CONNECT_SECONDS = 30.0
+# By the number of malloc's option: what is freed at the end of the heap and stays; what is mapped by itself.
+_KEPT_BYTES = {-1: 256 << 20, -3: 32 << 20}
 
 
 class Resident:
@@ -41,7 +47,12 @@ class Resident:
     def __call__(self, task: int, nothing: Iterable[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None
-        attempt = context.taskAttemptId()
+        self.attend(task, context.taskAttemptId())
+        return iter(())
+
+    def attend(self, task: int, attempt: int) -> None:
+        """Do what the coordinator says, until it says that there is no more to do."""
+        _keep_memory()
         with socket.create_connection(self._address, timeout=_CONNECT_SECONDS) as link:
             link.settimeout(None)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -49,30 +60,45 @@ class Resident:
             wire.send(link, wire.HELLO, json.dumps(hello).encode())
             for message in _messages(link):
                 if message.kind == wire.END:
-                    return iter(())
-                answer = self._compute(json.loads(message.body), attempt)
+                    return
+                answer = self._work(json.loads(message.body), attempt)
                 wire.send(link, wire.DONE, answer, number=message.round)
         raise RunError(f"task {task} lost its coordinator at {self._address}")
 
-    def _compute(self, work: dict[str, Any], attempt: int) -> bytes:
+    def _work(self, work: Mapping[str, Any], attempt: int) -> bytes:
         setting = load_setting(self._setting)
-        plan = load_plan(setting.plan)
+        plan, site = load_plan(setting.plan), setting.site
         piece, batch = Piece.from_json(work["piece"]), work["batch"]
+        named = f"{setting.start}.{piece.task}.{attempt}"
         began = time.perf_counter()
-        rows = read_piece(plan, setting, piece)
-        seconds = time.perf_counter() - began
+        if work["step"] == "read":
+            parts = leave_share(plan, site, piece, batch=batch, attempt=named)
+            reach("shared", batch, plan.name)
+            return json.dumps({"parts": parts, "seconds": time.perf_counter() - began}).encode()
+        if work["parts"] is None:
+            rows = read_piece(plan, setting, piece)
+        else:
+            rows = take_up(plan, site, piece, [Part(*part) for part in work["parts"]])
         answer = run_task(
             plan,
-            setting.site,
+            site,
             batch=batch,
             task=piece.task,
-            attempt=f"{setting.start}.{piece.task}.{attempt}",
+            attempt=named,
             rows=rows,
             tables=tables_of(plan.graph, setting.tables, batch),
-            read_seconds=seconds,
+            read_seconds=work["seconds"] + time.perf_counter() - began,
             end=piece.end(batch),
         )
         return answer.to_json()
+
+
+def _keep_memory() -> None:
+    """Keep what a batch frees for the next one: memory that is given back costs a fault a page to have again."""
+    # Of the GNU C library; others have none, or other numbers.
+    if platform.libc_ver()[0] == "glibc":
+        for option, size in _KEPT_BYTES.items():
+            ctypes.CDLL(None).mallopt(option, size)
 
 
 def _messages(link: socket.socket) -> Iterator[Message]:

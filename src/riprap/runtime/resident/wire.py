@@ -3,7 +3,7 @@
     frame   version (2 bytes), kind (1), round (8), length (4), big-endian; then so many bytes
 
     HELLO   task -> coordinator     JSON {"token": "...", "task": 0, "attempt": 17, "riprap": "0.1.0"}
-    WORK    coordinator -> task     JSON: what there is to compute
+    WORK    coordinator -> task     JSON: what there is to read for all, or to compute
     DONE    task -> coordinator     the answer to the round of that number
     END     coordinator -> task     there is no more to do here; the text says why
 
