@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
     # Without them the tests of Kafka are skipped, and say why.
     with contextlib.suppress(RunError):
         config["spark.jars"] = ",".join(str(jar) for jar in connector_jars())
-    session = make_session("local[2,2]", config, stages=6)
+    session = make_session("local[2,2]", config, elements=6)
     yield session
     session.stop()
 

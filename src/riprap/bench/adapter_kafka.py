@@ -25,7 +25,7 @@ def kafka_cases(source_rows: int, sink_rows: int) -> Iterator[tuple[str, Case]]:
     """Yield a topic read, and a topic written, by Spark."""
     servers = server("RIPRAP_BENCH_KAFKA", "Kafka")
     session = make_session(
-        "local[2]", {"spark.jars": ",".join(str(jar) for jar in connector_jars())}, stages=1
+        "local[2]", {"spark.jars": ",".join(str(jar) for jar in connector_jars())}, elements=2
     )
     try:
         topic = f"bench-{uuid.uuid4().hex[:8]}"

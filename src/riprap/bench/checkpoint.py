@@ -162,7 +162,7 @@ def run_plan(
 def _session() -> Any:
     from riprap.runtime.session import make_session
 
-    return make_session(MASTER, SETTINGS, stages=2)
+    return make_session(MASTER, SETTINGS, elements=2)
 
 
 def _shown(estimate: Mapping[str, float]) -> str:

@@ -82,7 +82,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
     from riprap.runtime.session import make_session
 
     # Tasks that stay take slots of their own.
-    session = make_session(MASTER, SETTINGS, stages=1 if trial.variant == "riprap" else 0)
+    session = make_session(MASTER, SETTINGS, elements=1 if trial.variant == "riprap" else 0)
     try:
         done = _riprap(trial, session) if trial.variant == "riprap" else _plain_spark(trial, session)
         return {**done, "live_heap_mb": _live_heap(session)}

@@ -172,7 +172,7 @@ def _in_session(
     plan: Plan, folder: Path, track: _Track, session: Any
 ) -> tuple[dict[int, float], list[Trial]]:
     # Every trial has a task of each element that stays.
-    own = _session(folder / "spark.log", stages=len(ELEMENTS) * plan.at_once) if session is None else None
+    own = _session(folder / "spark.log", elements=len(ELEMENTS) * plan.at_once) if session is None else None
     try:
         stage = Stage(session=own or session, folder=folder, wafers=plan.wafers, pace=plan.pace)
         # Alone, and first: it also makes Spark and its workers warm.
@@ -207,10 +207,10 @@ def _persistently(way: Stage | Killing, point: Point, scenario: Scenario, track:
     raise AssertionError("a trial is made at least once")
 
 
-def _session(log: Path, *, stages: int) -> Any:
+def _session(log: Path, *, elements: int) -> Any:
     from riprap.runtime.session import make_session
 
-    return make_session(MASTER, {"spark.log.level": "OFF"}, log, stages=stages)
+    return make_session(MASTER, {"spark.log.level": "OFF"}, log, elements=elements)
 
 
 def result_of(

@@ -36,10 +36,15 @@ class FetchedFeed:
     def __init__(
         self, source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
     ) -> None:
-        self._lock = _hold(folder, f"source '{source.name}' ({source.location})")
-        self.log = SegmentLog(folder)
         connector = source.connector
         assert isinstance(connector, FetchedSource)
+        self._fetcher: Fetcher = open_fetcher(connector, tell)
+        self._lock = _hold(folder, f"source '{source.name}' ({source.location})")
+        try:
+            self.log = SegmentLog(folder)
+        except BaseException:
+            os.close(self._lock)
+            raise
         self._source = source
         self._quarantine = quarantine
         self._finite = finite
@@ -49,7 +54,6 @@ class FetchedFeed:
         self._left = False
         self._hung_up = False
         self._ahead = _BATCHES_AHEAD * batch_rows
-        self._fetcher: Fetcher = open_fetcher(connector, tell)
         self._what = f"source '{source.name}' ({source.location})"
         self._closed = threading.Event()
         self._retry = Retry(f"{self._what}, {connector}", connector.patience, tell, sleep=self._pause)

@@ -1,8 +1,9 @@
 """How a source that cannot be replayed is told to leave off, so that an orderly stop loses nothing it has read.
 
-Rows are fetched ahead, in another process than the driver's. Both know the source's folder, and talk by files in it:
+Rows are fetched ahead, by a thread of the stage's. It and whoever ends the run know the source's folder, and talk by
+files in it:
 
-    leave        the driver asks to fetch no more
+    leave        fetch no more
     left.json    {"format": "riprap-left/1", "rows": 1000}     the answer: so many rows were fetched in all
 
 The list of segments says nothing of it: its end is the end of the input, also for a run that is taken up again.

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ class Tables:
             # is not looks again.
             if path.name.startswith(".") or not path.stat().st_size:
                 path.unlink()
+        # A batch is settled while those before it are handed over, and forgotten, by another thread.
+        self._changing = threading.Lock()
         batches = _batches(folder)
         if batches:
             tables = _named(folder, batches[-1])
@@ -66,25 +69,27 @@ class Tables:
         """Say which version of every table counts for a batch, unless that was said before."""
         if not self._lookups or _path(self._folder, batch).exists():
             return
-        for lookup in self._lookups.values():
-            self._refresh(lookup)
-        named = {"format": FORMAT, "tables": self._known}
-        save_json(_path(self._folder, batch), named, synced=False)
+        with self._changing:
+            for lookup in self._lookups.values():
+                self._refresh(lookup)
+            named = {"format": FORMAT, "tables": self._known}
+            save_json(_path(self._folder, batch), named, synced=False)
 
     def forget(self, before: int) -> None:
         """Remove what only batches before one needed."""
         if not self._lookups:
             return
-        batches = _batches(self._folder)
-        # The newest stays in any case: it says what the tables were read from.
-        for batch in batches[:-1]:
-            if batch < before:
-                _path(self._folder, batch).unlink()
-        left = [_named(self._folder, batch) for batch in _batches(self._folder)]
-        wanted = {known["snapshot"] for tables in (*left, self._known) for known in tables.values()}
-        for path in self._folder.glob("*.arrow"):
-            if path.name not in wanted:
-                path.unlink()
+        with self._changing:
+            batches = _batches(self._folder)
+            # The newest stays in any case: it says what the tables were read from.
+            for batch in batches[:-1]:
+                if batch < before:
+                    _path(self._folder, batch).unlink()
+            left = [_named(self._folder, batch) for batch in _batches(self._folder)]
+            wanted = {known["snapshot"] for tables in (*left, self._known) for known in tables.values()}
+            for path in self._folder.glob("*.arrow"):
+                if path.name not in wanted:
+                    path.unlink()
 
     def _refresh(self, lookup: Lookup) -> None:
         known = self._known.get(lookup.name)

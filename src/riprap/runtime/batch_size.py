@@ -11,7 +11,7 @@ from riprap.graph.options import MOST_ROWS
 TARGET_SECONDS = 0.25
 _LEAST_ROWS = 1_000
 _FIRST_ROWS = 100_000
-# Of a measured speed so much counts: one batch may be slow for a reason that is gone with it.
+# Of what a batch took so much counts: one may be slow, or quick, for a reason that is gone with it.
 _WEIGHT = 0.3
 
 
@@ -26,18 +26,19 @@ class BatchSize:
     """
 
     def __init__(self) -> None:
-        self._speed: float | None = None
+        self._seconds_a_row: float | None = None
 
     @property
     def rows(self) -> int:
         """How many rows the next batch may have."""
-        if self._speed is None:
+        if self._seconds_a_row is None:
             return _FIRST_ROWS
-        return int(min(MOST_ROWS, max(_LEAST_ROWS, self._speed * TARGET_SECONDS)))
+        return int(min(MOST_ROWS, max(_LEAST_ROWS, TARGET_SECONDS / self._seconds_a_row)))
 
     def learn(self, *, rows: int, seconds: float) -> None:
         """Take a batch into account; a small one says more of what every batch costs than of how rows add to it."""
         if rows < self.rows // 2 or seconds <= 0:
             return
-        speed = rows / seconds
-        self._speed = speed if self._speed is None else _WEIGHT * speed + (1 - _WEIGHT) * self._speed
+        # Averaged as times, not speeds: when rows become slow, the next batch is small already.
+        before = seconds / rows if self._seconds_a_row is None else self._seconds_a_row
+        self._seconds_a_row = _WEIGHT * seconds / rows + (1 - _WEIGHT) * before

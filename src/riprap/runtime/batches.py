@@ -30,7 +30,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record
 
-# So many batches may be on record that sinks and channels have not had.
+# So many batches may wait behind the one that is being handed over; one more may be on record by then.
 _BEHIND = 2
 
 
@@ -93,7 +93,7 @@ class BatchRunner:
     def look(self) -> None:
         """Have files written that are due, though no batch comes; raise what went wrong when one was handed over."""
         for publisher in self._publishers.values():
-            if isinstance(publisher, FilePublisher) and publisher.due:
+            if isinstance(publisher, FilePublisher) and publisher.due and self._behind.idle:
                 self._behind.do(publisher.flush)
         self._behind.check()
 

@@ -20,6 +20,8 @@ class Behind:
         self._given: queue.Queue[Callable[[], None] | None] = queue.Queue(most)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._failure: BaseException | None = None
+        # Each counted by one thread: the one that gives, and the one that does.
+        self._given_so_far = self._done_so_far = 0
         self._dropped = False
 
     def do(self, work: Callable[[], None]) -> None:
@@ -30,7 +32,13 @@ class Behind:
             self.check()
             with contextlib.suppress(queue.Full):
                 self._given.put(work, timeout=_LOOK_SECONDS)
+                self._given_so_far += 1
                 return
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to do."""
+        return self._given_so_far == self._done_so_far
 
     def check(self) -> None:
         """Raise what went wrong, if anything did."""
@@ -68,3 +76,4 @@ class Behind:
                 # For the thread that gives us work.
                 self._failure = error
                 return
+            self._done_so_far += 1

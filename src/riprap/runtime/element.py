@@ -315,6 +315,7 @@ class Element:
             rates=self._rates,
             watched=self._watched,
             stays=launch.stays,
+            tell=launch.folder.event,
         )
 
     def _tables(self) -> Tables:

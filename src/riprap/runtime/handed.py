@@ -4,7 +4,7 @@
 
     riprap-handed/1 0000000012
 
-A process that dies in between leaves it behind the ledger by one batch, which is then handed over again. It is not
+A process that dies in between leaves it behind the ledger by a few batches, which are then handed over again. It is not
 forced to disk: after a power cut it may be older, or empty, and then what is newer counts as not handed over.
 """
 

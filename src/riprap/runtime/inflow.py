@@ -17,7 +17,7 @@ import pyarrow as pa
 from riprap.channels import ChannelReader, Footer
 from riprap.compiler import Plan
 from riprap.errors import LedgerError, RunError
-from riprap.feeds.feed import open_feed
+from riprap.feeds.feed import Feed, open_feed
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.reading import read_rows
 from riprap.feeds.segments import Segment
@@ -184,20 +184,26 @@ class SourceInflow:
         self._folder = Path(setting.sources)
         self._rates = rates
         run = RunFolder(Path(setting.folder), options.clock)
-        self._feeds = {
-            s.name: open_feed(
-                s,
-                self._folder / s.name,
-                run.quarantine(s.name),
-                finite=options.interval is None,
-                batch_rows=options.most_rows,
-                tell=run.event,
-            )
-            for s in recorded(plan)
-        }
-        self._positions = {
-            s.name: Positions(s, self._feeds[s.name].log) for s in recorded(plan) if s.position is not None
-        }
+        self._feeds: dict[str, Feed] = {}
+        try:
+            for source in recorded(plan):
+                self._feeds[source.name] = open_feed(
+                    source,
+                    self._folder / source.name,
+                    run.quarantine(source.name),
+                    finite=options.interval is None,
+                    batch_rows=options.most_rows,
+                    tell=run.event,
+                )
+            self._positions = {
+                s.name: Positions(s, self._feeds[s.name].log)
+                for s in recorded(plan)
+                if s.position is not None
+            }
+        except BaseException:
+            # What one holds, nobody else could take.
+            self.close()
+            raise
 
     def initial(self) -> Offset:
         offset: Offset = dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})

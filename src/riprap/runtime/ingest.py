@@ -84,6 +84,7 @@ class Ingest:
     def start(self) -> None:
         """Start the query."""
         await_brokers([self._source], self._tell)
+        self._runner.catch_up()
         self._query = self._writer.start()
 
     @property

@@ -45,7 +45,12 @@ def agree_alone(plan: Plan, ledger: Ledger, *, handed: int, tell: Callable[..., 
             "records lost",
             element=plan.name,
             batches=batches,
-            message=f"{what}. Newer ones are whole, and nothing is lost",
+            message=f"{what}. Newer ones are whole"
+            + (
+                ", and nothing is lost"
+                if max(batches, default=-1) <= handed
+                else "; what of their results is not published is lost"
+            ),
         )
 
 

@@ -23,6 +23,7 @@ from riprap.runtime.crew import Crew
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch
 from riprap.runtime.meter import Progress, sum_up
+from riprap.runtime.resident.slots import Share
 from riprap.runtime.sinks import FilePublisher, Publisher
 from riprap.runtime.site import Housing
 from riprap.state.leases import Lease, sweep
@@ -51,6 +52,7 @@ class Run:
         folder: RunFolder,
         lease: Lease,
         housing: Housing,
+        share: Share,
         clock: Callable[[], float],
     ) -> None:
         self.graph = layout.graph
@@ -62,6 +64,7 @@ class Run:
         self._folder = folder
         self._lease = lease
         self._housing = housing
+        self._share = share
         self._clock = clock
         self._began = clock()
         self._brokers = BrokerWatch(layout.graph.of_kind(Source), folder.event)
@@ -199,6 +202,7 @@ class Run:
 
     def _close(self, how: Close) -> None:
         self._over = True
+        self._share.release()
         self._brokers.stop()
         close_books(self._folder, self._lease, self._housing, self.progress(), how)
         if self._owns_session:

@@ -41,7 +41,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
-    # A batch has two stages of a fixed number of tasks: there is nothing to adapt, and looking for it takes time.
+    # What Spark reads for us has one stage: there is nothing to adapt, and looking for it takes time.
     "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
 }
@@ -50,12 +50,12 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def make_session(
-    master: str | None, config: Mapping[str, str] | None = None, log: Path | None = None, *, stages: int = 0
+    master: str | None, config: Mapping[str, str] | None = None, log: Path | None = None, *, elements: int = 0
 ) -> SparkSession:
     """Start a Spark session of our own: embedded on this machine unless ``master`` says where.
 
-    On this machine it gets slots for ``stages`` whose tasks stay, each with as many tasks as there are cores. What its
-    JVM prints goes to ``log``, and is shown only if it does not start.
+    On this machine it gets slots for ``elements`` whose tasks stay, each with as many tasks as there are cores. What
+    its JVM prints goes to ``log``, and is shown only if it does not start.
     """
     check_master(master)
     if SparkContext._active_spark_context is not None:
@@ -70,7 +70,7 @@ def make_session(
     where = master or "local[*,2]"
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    where, cores = roomy(where, stages) if stages else (where, 0)
+    where, cores = roomy(where, elements) if elements else (where, 0)
     settings = {"spark.master": where, "spark.app.name": "riprap", **_SETTINGS}
     settings |= {"spark.default.parallelism": str(cores)} if cores else {}
     if where.startswith("local"):

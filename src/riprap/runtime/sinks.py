@@ -323,7 +323,7 @@ class ServicePublisher:
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
-        # A batch that Spark has not committed comes again.
+        # A batch that is not noted as handed over comes again.
         self.published = self._on_record = batch
 
     def flush(self) -> None: ...

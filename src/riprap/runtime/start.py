@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from riprap.compiler import Layout, compile_graph, describe_state
+from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
@@ -49,7 +49,10 @@ def run(graph: Graph, options: RunOptions) -> Run:
         check_session(given)
         if given is not None
         else make_session(
-            options.master, session_config(graph, options.config or {}), log, stages=stages_of(graph)
+            options.master,
+            session_config(graph, options.config or {}),
+            log,
+            elements=len(layout_of(graph).plans),
         )
     )
     try:
@@ -67,7 +70,9 @@ def run(graph: Graph, options: RunOptions) -> Run:
             accept_changes(folder, graph, ignore_state=options.ignore_state, fresh=options.fresh).make()
             options = replace(options, store=settle_store(folder.path, options.store))
             tasks = options.parallelism or session.sparkContext.defaultParallelism
-            share = share_of(session, tasks, stages_of(graph), resident=options.resident)
+            stages = stages_of(layout_of(graph).plans)
+            share = share_of(session, tasks, stages, resident=options.resident)
+            held.callback(share.release)
             layout = compile_graph(
                 graph, buckets=settle_buckets(folder, options.buckets, tasks), tasks=share.tasks
             )
@@ -102,6 +107,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
             folder=folder,
             lease=lease,
             housing=housing,
+            share=share,
             clock=options.clock,
         )
     except BaseException:
@@ -147,14 +153,19 @@ def settle(graph: Graph, options: RunOptions) -> RunOptions:
     return options
 
 
-def stages_of(graph: Graph) -> int:
+def layout_of(graph: Graph) -> Layout:
+    """Lay out an application, as far as that does not depend on where it runs."""
+    return compile_graph(graph, buckets=1, tasks=1)
+
+
+def stages_of(plans: Iterable[Plan]) -> int:
     """Count the processing elements whose tasks are to stay."""
-    return sum(not plan.ingests for plan in compile_graph(graph, buckets=1, tasks=1).plans)
+    return sum(not plan.ingests for plan in plans)
 
 
 def hire_early(graph: Graph) -> None:
     """Start the agent of this process, if there will be anything to save."""
-    if any(plan.protected for plan in compile_graph(graph, buckets=1, tasks=1).plans):
+    if any(plan.protected for plan in layout_of(graph).plans):
         hire()
 
 

@@ -154,7 +154,7 @@ class Ledger:
         if record is None:
             raise LedgerError(
                 f"the ledger in {self.folder} has no record of batch {batch} (epoch {self.epoch}); it has "
-                f"{self.batches() or 'none'}. The run folder may belong to another Spark checkpoint"
+                f"{self.batches() or 'none'}. Was the folder put back from an older copy?"
             )
         return record
 

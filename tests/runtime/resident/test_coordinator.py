@@ -115,13 +115,13 @@ def test_of_a_task_only_the_newest_attempt_counts(coordinator: Coordinator, aski
     assert (same.round, same.body) == (work.round, b"b")
     # The zombie wakes up: it was told to end, and what it says goes unheard.
     zombie.answer(work, b"late")
-    assert heard(zombie).kind == wire.END
+    assert heard(zombie).kind == wire.REPLACED
     assert zombie.hear() is None
     newer.answer(same, b"B")
     assert answers.result(30) == [b"A", b"B"]
     late = FakeTask(coordinator, 1, 11)
     answers = asking(b"c", b"d")
-    assert heard(late).kind == wire.END, "an attempt that connects after a newer one has no say"
+    assert heard(late).kind == wire.REPLACED, "an attempt that connects after a newer one has no say"
     newer.answer(heard(newer), b"D")
     assert answers.result(30) == [b"C", b"D"]
 
@@ -142,9 +142,13 @@ def test_strangers_are_sent_away(coordinator: Coordinator, asking: Asking) -> No
     garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
     large = connect(coordinator)
     large.sendall(wire._HEAD.pack(wire.VERSION, wire.HELLO, 0, 2**31))
+    twice, deep = connect(coordinator), connect(coordinator)
+    twice.sendall(2 * (wire._HEAD.pack(wire.VERSION, wire.HELLO, 0, 2) + b"{}"))
+    wire.send(deep, wire.HELLO, b"[" * 4000)
+    odd = FakeTask(coordinator, 0, 99, token="\u00fc")
     answers = asking(b"a", b"b")
-    assert wrong.hear() is None
-    assert garbage.recv(1) == large.recv(1) == b""
+    assert wrong.hear() is odd.hear() is None
+    assert garbage.recv(1) == large.recv(1) == twice.recv(1) == deep.recv(1) == b""
     serve(coordinator, 0, 10)
     serve(coordinator, 1, 11)
     assert answers.result(30) == [b"A", b"B"]
@@ -178,6 +182,11 @@ def test_a_round_ends_when_the_job_is_gone_or_nobody_wants_it(
     coordinator.fail(RunError("the job is gone"))
     with pytest.raises(RunError, match="the job is gone"):
         answers.result(30)
+    # What became of one job does not count for the next.
+    coordinator.open()
+    serve(coordinator, 0, 10)
+    serve(coordinator, 1, 11)
+    assert asking(b"a", b"b").result(30) == [b"A", b"B"]
     coordinator.cancel()
     with pytest.raises(CancelledError):
         asking(b"a", b"b").result(30)

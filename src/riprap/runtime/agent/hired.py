@@ -268,6 +268,7 @@ class Saver:
         match message:
             case {"say": "opened"}:
                 self._answered = True
+                self._agent._deaths = 0
             case {"say": "refused"} if not self._answered:
                 self._answered, self._refused = True, message
             case {"say": "refused"}:

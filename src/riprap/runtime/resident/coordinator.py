@@ -27,6 +27,7 @@ from riprap.runtime.resident import wire
 from riprap.runtime.resident.wire import Inbox, Message
 
 _LOOK_SECONDS = 0.02
+_REPLACED = "a newer attempt of this task has taken its place"
 _LOOPBACK = "127.0.0.1"
 
 
@@ -113,8 +114,10 @@ class Coordinator:
         return [current.answers[task] for task in range(self._tasks)]
 
     def open(self) -> None:
-        """Take tasks on: a job has been submitted."""
+        """Take tasks on: a job has been submitted, and what became of an earlier one does not count."""
         self._closing = None
+        with self._lock:
+            self._failure = None
 
     def dismiss(self, why: str, gone: Callable[[], bool], seconds: float) -> bool:
         """Tell all tasks, those that are still to come included, that there is no more to do.
@@ -183,7 +186,8 @@ class Coordinator:
             return
         for message in messages:
             if connection.task is None:
-                self._greet(connection, message)
+                if not self._greet(connection, message):
+                    return
             elif (
                 message.kind == wire.DONE and self._round is not None and message.round == self._round.number
             ):
@@ -192,17 +196,18 @@ class Coordinator:
                     self._dismiss(connection, "the batch is computed")
                     return
 
-    def _greet(self, connection: _Connection, message: Message) -> None:
-        """Take a connection on as a task's newest attempt, or send it away."""
+    def _greet(self, connection: _Connection, message: Message) -> bool:
+        """Take a connection on as a task's newest attempt, or send it away; say which."""
         try:
             said = json.loads(message.body)
-            token, task, attempt, spoken = (said[k] for k in ("token", "task", "attempt", "riprap"))
-        except (ValueError, KeyError, TypeError):
+            token, spoken = str(said["token"]).encode(), str(said["riprap"])
+            task, attempt = int(said["task"]), int(said["attempt"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             self._drop(connection)
-            return
-        if message.kind != wire.HELLO or not hmac.compare_digest(str(token), self._token):
+            return False
+        if message.kind != wire.HELLO or not hmac.compare_digest(token, self._token.encode()):
             self._drop(connection)
-            return
+            return False
         if spoken != version("riprap"):
             self._dismiss(connection, "another version of Riprap")
             raise RunError(
@@ -211,17 +216,18 @@ class Coordinator:
             )
         if self._closing is not None:
             self._dismiss(connection, self._closing)
-            return
+            return False
         if not 0 <= task < self._tasks or attempt <= self._newest.get(task, -1):
-            self._dismiss(connection, "a newer attempt of this task has taken its place")
-            return
+            self._dismiss(connection, _REPLACED, kind=wire.REPLACED)
+            return False
         older = self._workers.get(task)
         if older is not None:
-            self._dismiss(older, "a newer attempt of this task has taken its place")
+            self._dismiss(older, _REPLACED, kind=wire.REPLACED)
         connection.task, connection.attempt, connection.inbox.most = task, attempt, None
         self._newest[task] = attempt
         self._workers[task] = connection
         self._give(task)
+        return True
 
     def _give(self, task: int) -> None:
         current = self._round
@@ -233,10 +239,10 @@ class Coordinator:
         except OSError:
             self._drop(worker)
 
-    def _dismiss(self, connection: _Connection, why: str) -> None:
+    def _dismiss(self, connection: _Connection, why: str, kind: int = wire.END) -> None:
         # If it is gone already, that is what it was to be told.
         with contextlib.suppress(OSError):
-            wire.send(connection.link, wire.END, why.encode())
+            wire.send(connection.link, kind, why.encode())
         self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:

@@ -7,11 +7,14 @@ work, and elements get fewer tasks; where that leaves an element without any, ta
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +23,7 @@ from riprap.errors import RunError
 
 # Of a session of our own, for jobs that are not stages: reading results, Spark's own sources and sinks.
 _OTHER_JOBS = 2
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,(\d+))?\])?")
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _held: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -28,10 +31,20 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an element may have: so many tasks, which stay or end after each batch."""
+    """What the elements of a run may have: so many tasks each, which stay or end after each batch.
+
+    The slots are the run's until it lets go of them.
+    """
 
     tasks: int
     stays: bool
+    session: str
+    slots: int
+
+    def release(self) -> None:
+        """Let others have the slots."""
+        with _lock:
+            _held[self.session] -= self.slots
 
     def tell(self, tell: Tell, wanted: int) -> None:
         """Say what a run does with less than it could use."""
@@ -48,8 +61,8 @@ class Share:
             )
 
 
-def roomy(master: str, stages: int) -> tuple[str, int]:
-    """Widen a master on this machine for stages that stay; return it with the number of cores it named.
+def roomy(master: str, elements: int) -> tuple[str, int]:
+    """Widen a master on this machine for elements whose tasks stay; return it with the number of cores it named.
 
     >>> roomy("local[4,2]", 3)
     ('local[14,2]', 4)
@@ -57,12 +70,12 @@ def roomy(master: str, stages: int) -> tuple[str, int]:
     ('local-cluster[2,3,1024]', 2)
     """
     if (found := _LOCAL.fullmatch(master)) is not None:
-        cores = _cores(found[1] or "1")
+        cores = _cores_here() if found[1] == "*" else int(found[1] or "1")
         failures = f",{found[2]}" if found[2] else ""
-        return f"local[{cores * stages + _OTHER_JOBS}{failures}]", cores
+        return f"local[{cores * elements + _OTHER_JOBS}{failures}]", cores
     if (found := _LOCAL_CLUSTER.fullmatch(master)) is not None:
         workers, cores = int(found[1]), int(found[1]) * int(found[2])
-        each = -(-(cores * stages + _OTHER_JOBS) // workers)
+        each = -(-(cores * elements + _OTHER_JOBS) // workers)
         return f"local-cluster[{workers},{each},{found[3]}]", cores
     return master, 0
 
@@ -70,37 +83,40 @@ def roomy(master: str, stages: int) -> tuple[str, int]:
 def slots_of(session: SparkSession) -> int:
     """Return how many tasks a session runs at once."""
     context = session.sparkContext
+    cores = context.defaultParallelism
     if (found := _LOCAL.fullmatch(context.master or "")) is not None:
-        return _cores(found[1] or "1")
-    if (found := _LOCAL_CLUSTER.fullmatch(context.master or "")) is not None:
-        return int(found[1]) * int(found[2])
-    return context.defaultParallelism
+        # Its JVM knows how many it has, of this machine or of a part of it.
+        jvm: Any = context._jvm
+        cores = jvm.Runtime.getRuntime().availableProcessors() if found[1] == "*" else int(found[1] or "1")
+    elif (found := _LOCAL_CLUSTER.fullmatch(context.master or "")) is not None:
+        cores = int(found[1]) * int(found[2])
+    return int(cores) // int(context.getConf().get("spark.task.cpus", "1") or 1)
 
 
 def share_of(session: SparkSession, tasks: int, stages: int, *, resident: bool | None = None) -> Share:
-    """Say how many tasks each of some stages gets; ``resident`` forces that they stay, or that they do not."""
+    """Give some stages their share of a session's slots; ``resident`` forces that tasks stay, or that they do not."""
+    name, slots = str(session.sparkContext.applicationId), slots_of(session)
     with _lock:
-        free = slots_of(session) - _held[_name(session)] - 1
-    each = free // max(stages, 1)
-    if resident and each < 1:
-        raise RunError(
-            f"resident=True: {stages} processing elements need a slot of Spark's each, and one is left for other work: "
-            f"there are {max(0, free + 1)}. Give the session more cores, or leave out resident="
-        )
-    if resident is False or (resident is None and each < 1):
-        return Share(tasks, stays=False)
-    return Share(max(1, min(tasks, each)), stays=True)
+        free = slots - _held[name] - 1
+        each = free // max(stages, 1)
+        if resident and each < 1:
+            raise RunError(
+                f"resident=True: {stages} processing elements need a slot of Spark's each, and one is left for other "
+                f"work: there are {max(0, free + 1)}. Give the session more cores, or leave out resident="
+            )
+        if resident is False or each < 1:
+            return Share(tasks, False, name, 0)
+        given = max(1, min(tasks, each))
+        _held[name] += given * stages
+        return Share(given, True, name, given * stages)
 
 
-def hold(session: SparkSession, slots: int) -> None:
-    """Count slots as held, or as free again where the number is negative."""
-    with _lock:
-        _held[_name(session)] += slots
-
-
-def _name(session: SparkSession) -> str:
-    return str(session.sparkContext.applicationId)
-
-
-def _cores(text: str) -> int:
-    return os.cpu_count() or 1 if text == "*" else int(text)
+def _cores_here() -> int:
+    """Count the cores that this process may use: it may have been given a part of the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):
+        # There is no such limit.
+        return cores

@@ -3,7 +3,7 @@
     idle --input--> computing --every bucket answered--> handing over --> idle
                         |
                         '-- a task is lost: Spark starts it again, and it gets the same piece
-                        '-- the job is lost: the element has failed
+                        '-- the job is lost: it is begun again if it got somewhere, or else the element has failed
 
 Where the session has too few slots for tasks that stay, they end after each batch and are started again for the next.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from riprap.adapters.retrying import Tell
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.graph.options import RunOptions
@@ -27,7 +28,6 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow, recorded
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
 from riprap.runtime.resident.rounds import compute
-from riprap.runtime.resident.slots import hold
 from riprap.runtime.resident.task import Resident
 from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
@@ -35,6 +35,8 @@ from riprap.runtime.task import Answer
 
 # How often to look for input where there was none: a look at a folder takes some 20 microseconds.
 _POLL_SECONDS = 0.005
+# How often to look at what is being handed over while there is nothing else to do.
+_LOOK_SECONDS = 0.1
 # How long tasks may take to end that were told to.
 _END_SECONDS = 5.0
 
@@ -54,6 +56,7 @@ class ResidentStage:
         rates: Mapping[str, float],
         watched: bool,
         stays: bool,
+        tell: Tell,
     ) -> None:
         self._plan = plan
         self._setting = str(setting)
@@ -66,6 +69,8 @@ class ResidentStage:
             BatchSize() if options.batch_rows == "auto" and not _ordered_by_batch(plan, options) else None
         )
         self._stays = stays
+        self._tell = tell
+        self._first = 0
         self._token = secrets.token_hex(16)
         self._tag = f"riprap-{secrets.token_hex(8)}"
         self._name = name
@@ -130,7 +135,7 @@ class ResidentStage:
         if self._ends:
             inflow.fix()
         if self._stays:
-            self._start_job()
+            self._start_job(self._runner.next)
         self._runner.catch_up()
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
@@ -146,8 +151,16 @@ class ResidentStage:
                     self._size.learn(rows=rows, seconds=time.monotonic() - began)
             elif self._ends:
                 return
-            self._over.wait(self._pause(began, idle=end == offset, full=2 * rows > limit))
+            self._rest(self._pause(began, idle=end == offset, full=2 * rows > limit))
             offset = end
+
+    def _rest(self, seconds: float) -> None:
+        """Wait for the next look for input, with an eye on what is being handed over."""
+        end = time.monotonic() + seconds
+        while not self._over.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return
+            self._runner.look()
 
     def _step(self, inflow: Inflow, start: Offset, end: Offset) -> int:
         """Take a batch from one offset to another; return how many rows it had."""
@@ -177,22 +190,32 @@ class ResidentStage:
         return _POLL_SECONDS if idle else 0.0
 
     def _compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:
-        if not self._stays:
-            self._start_job()
-        answers = compute(self._coordinator, self._plan, batch, pieces, stay=self._stays)
-        if not self._stays:
-            self._end_job("the batch is computed")
-        return answers
+        while True:
+            if self._job is None:
+                self._start_job(batch)
+            try:
+                answers = compute(self._coordinator, self._plan, batch, pieces, stay=self._stays)
+            except RunError as error:
+                # Spark counts the failures of a task over the life of its job. One that got somewhere is begun again;
+                # an error of the application's is of another kind.
+                if type(error) is not RunError or batch == self._first:
+                    raise
+                self._tell("job lost", element=self._plan.name, batch=batch, message=str(error))
+                self._end_job("the job has failed")
+                continue
+            if not self._stays:
+                self._end_job("the batch is computed")
+            return answers
 
-    def _start_job(self) -> None:
+    def _start_job(self, batch: int) -> None:
         self._coordinator.open()
         self._dismissed = False
+        self._first = batch
         self._job = threading.Thread(target=self._run_job, name=f"{self._name} job", daemon=True)
         self._job.start()
 
     def _run_job(self) -> None:
         context, tasks = self._session.sparkContext, self._plan.tasks
-        hold(self._session, tasks)
         try:
             context.addJobTag(self._tag)
             context.setJobDescription(self._name)
@@ -201,9 +224,7 @@ class ResidentStage:
         except Exception as error:
             self._coordinator.fail(as_riprap_error(error))
             return
-        finally:
-            hold(self._session, -tasks)
-        if not self._dismissed:
+        if self._stays and not self._dismissed:
             self._coordinator.fail(
                 RunError(f"the tasks of '{self._name}' ended, though nobody had told them to")
             )

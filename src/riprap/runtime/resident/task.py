@@ -61,6 +61,8 @@ class Resident:
             for message in _messages(link):
                 if message.kind == wire.END:
                     return
+                if message.kind == wire.REPLACED:
+                    raise RunError(f"task {task}: {message.body.decode()}")
                 answer = self._work(json.loads(message.body), attempt)
                 wire.send(link, wire.DONE, answer, number=message.round)
         raise RunError(f"task {task} lost its coordinator at {self._address}")

@@ -6,8 +6,10 @@
     WORK    coordinator -> task     JSON: what there is to read for all, or to compute
     DONE    task -> coordinator     the answer to the round of that number
     END     coordinator -> task     there is no more to do here; the text says why
+    REPLACED  coordinator -> task   another attempt is at work in its place
 
-A task says HELLO once, and then answers one WORK after the other until it is told to END.
+A task says HELLO once, and then answers one WORK after the other until it is told to END. One that is REPLACED fails:
+Spark must not take its end for that of the task.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from riprap.errors import FormatError
 
 VERSION = 1
-HELLO, WORK, DONE, END = 1, 2, 3, 4
+HELLO, WORK, DONE, END, REPLACED = 1, 2, 3, 4, 5
 _HEAD = struct.Struct(">HBQI")
 # Of one who has not said who it is yet, no more is read.
 MOST_OF_A_STRANGER = 4096

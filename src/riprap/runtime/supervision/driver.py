@@ -46,7 +46,7 @@ from riprap.runtime.link import Link, Message
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
-from riprap.runtime.start import hire_early, spark_of, stages_of
+from riprap.runtime.start import hire_early, layout_of, spark_of, stages_of
 from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warming import warm_up
@@ -139,7 +139,7 @@ class Driver:
         try:
             config = session_config(graph, self._opening["config"])
             log = Path(self._opening["log"])
-            session = make_session(self._opening["master"], config, log, stages=stages_of(graph))
+            session = make_session(self._opening["master"], config, log, elements=len(layout_of(graph).plans))
             check_connector(session, graph)
         except RiprapError as error:
             self._link.send("not started", error=type(error).__name__, message=str(error))
@@ -159,7 +159,8 @@ class Driver:
         hire_early(graph)
         housing = Housing(**told["housing"])
         options = replace(options, store=told["store"])
-        share = share_of(session, told["tasks"], len(told["elements"]), resident=options.resident)
+        mine = [plan for plan in layout_of(graph).plans if plan.name in told["elements"]]
+        share = share_of(session, told["tasks"], stages_of(mine), resident=options.resident)
         if options.resident is None:
             share.tell(self._folder.event, told["tasks"])
         layout = compile_graph(graph, buckets=told["buckets"], tasks=share.tasks)
