@@ -240,6 +240,10 @@ def _told(event: Mapping[str, Any]) -> str | None:
             return f"checkpoint of '{operator}' failed: {message}"
         case {"event": "checkpoint late", "operator": operator, "missed": missed}:
             return f"checkpoint of '{operator}' took too long: {missed} left out"
+        case {"event": "agent lost", "message": message}:
+            return f"the agent that saves state died, and another takes its place: {message}"
+        case {"event": "agent killed", "pid": pid, "message": message}:
+            return f"the agent of an earlier driver, process {pid}, was killed: {message}"
         case {"event": "results lost", "element": element, "batch": batch}:
             return f"'{element}': results of batch {batch} were lost with the host's memory"
     return tell(event)

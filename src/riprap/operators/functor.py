@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +15,8 @@ from riprap.graph.operators import Functor
 from riprap.operators.chunk import Chunk, struct_of
 from riprap.operators.given import Given, Result
 from riprap.state.windows import Contents, gather, make_page
+
+Mask = npt.NDArray[np.bool_]
 
 
 def run_functor(operator: Functor, given: Given) -> Result:
@@ -57,23 +60,33 @@ def _update(
     return chunk.with_columns({**chunk.columns, **after}), make_page(keys, contents)
 
 
-def evaluate_condition(condition: Expression, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-    """Evaluate a condition; over one dictionary-encoded column, once for each distinct value."""
+def evaluate_condition(condition: Expression, columns: Mapping[str, pa.Array], rows: int) -> Mask:
+    """Say where a condition is true, neither false nor null; over one dictionary-encoded column, value by value."""
     if len(condition.columns) == 1 and condition.risk is Risk.NONE:
-        (column,) = (columns[c] for c in condition.columns)
+        (name,) = condition.columns
+        column = columns[name]
         if pa.types.is_dictionary(column.type) and len(column.dictionary) < rows:
             # One null more than there are values stands for rows without one.
             values = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
-            (name,) = condition.columns
-            answers = condition.evaluate({name: values}, len(values))
-            return answers.take(column.indices.cast(pa.int32()).fill_null(len(values) - 1))
-    return condition.evaluate(columns, rows)
+            answers = is_true(condition.evaluate({name: values}, len(values)))
+            indices = column.indices
+            if indices.null_count:
+                indices = indices.cast(pa.int32()).fill_null(len(values) - 1)
+            by_value: Mask = answers[indices.to_numpy(zero_copy_only=False)]
+            return by_value
+    return is_true(condition.evaluate(columns, rows))
 
 
-def keep(chunk: Chunk, condition: pa.BooleanArray, columns: frozenset[str]) -> Chunk:
-    """Return the tuples a condition is true for (neither false nor null), with the columns named."""
-    rows = np.flatnonzero(pc.fill_null(condition, False).to_numpy(zero_copy_only=False))
-    return chunk.with_columns({n: c for n, c in chunk.columns.items() if n in columns}).take(rows)
+def is_true(answers: pa.BooleanArray) -> Mask:
+    """Say where an answer is true: neither false nor null."""
+    true: Mask = pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
+    return true
+
+
+def keep(chunk: Chunk, condition: Mask, columns: frozenset[str]) -> Chunk:
+    """Return the tuples a condition is true for, with the columns named."""
+    kept = chunk.with_columns({n: c for n, c in chunk.columns.items() if n in columns})
+    return kept.take(np.flatnonzero(condition))
 
 
 def compute(select: Sequence[Named], chunk: Chunk, needed: frozenset[str]) -> dict[str, pa.Array]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.graph.operators import Punctor, Split
 from riprap.operators.chunk import Chunk, Ints, Marks, Path
-from riprap.operators.functor import evaluate_condition
+from riprap.operators.functor import Mask, evaluate_condition, is_true
 from riprap.operators.given import Given, Result, index_among
-
-Mask = npt.NDArray[np.bool_]
 
 
 def run_split(operator: Split, given: Given) -> Result:
@@ -37,7 +34,7 @@ def _picked(chunk: Chunk, mask: Mask, needed: frozenset[str]) -> Chunk:
 def _by_condition(operator: Split, chunk: Chunk) -> Iterator[Mask]:
     free = np.ones(chunk.rows, bool)
     for condition in operator.conditions:
-        true = _is_true(evaluate_condition(condition, chunk.columns, chunk.rows)) if chunk.rows else free
+        true = evaluate_condition(condition, chunk.columns, chunk.rows) if chunk.rows else free
         yield true & free
         if operator.first:
             free &= ~true
@@ -49,7 +46,7 @@ def _by_table(operator: Split, chunk: Chunk) -> Iterator[Mask]:
     number = _number_in(operator.table.column(0), chunk.columns[operator.on])
     for output, chosen in enumerate(operator.table.columns[1:]):
         # One answer more than there are values is for those that the table lacks.
-        answers = np.append(_is_true(chosen), output == operator.default)
+        answers = np.append(is_true(chosen), output == operator.default)
         yield answers[number]
 
 
@@ -67,16 +64,10 @@ def _number_in(values: pa.Array, column: pa.Array) -> Ints:
     return number
 
 
-def _is_true(answers: pa.BooleanArray) -> Mask:
-    """Say where an answer is true: neither false nor null."""
-    true: Mask = pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
-    return true
-
-
 def run_punctor(operator: Punctor, given: Given) -> Result:
     """Put punctuations before or after the tuples that meet the condition."""
     (chunk,), needed = given.inputs, given.needed[operator.name]
-    row = np.flatnonzero(_is_true(evaluate_condition(operator.where, chunk.columns, chunk.rows)))
+    row = np.flatnonzero(evaluate_condition(operator.where, chunk.columns, chunk.rows))
     old, after = chunk.marks, operator.place == "after"
     # A new one is next to its tuple: one after it is before the old ones there, one before it is after them.
     at = np.concatenate([old.at, row + after])

@@ -12,6 +12,7 @@
         setting-0.json   what its processes share;  plan-0.pickle: the compiled graph; -1 if taken up again
         ledger/ spark/ sources/ tables/
         restore.json     which operators are to start from an older checkpoint, or afresh
+        saver.lock       held by the agent that saves it (riprap.runtime.agent)
     checkpoints/     those of protected operators, where no other store is named (riprap.state.stores)
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)

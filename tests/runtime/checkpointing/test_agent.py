@@ -15,6 +15,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from tests.runtime.checkpointing.hosts import Fleet, World
+from tests.runtime.checkpointing.leaving import events
 from tests.runtime.harness import wait_until
 
 import riprap as rr
@@ -104,6 +105,7 @@ def test_it_dies_at_a_step_of_a_save_and_another_takes_its_place(
     assert statuses["age"] == 0.0
 
     (element,) = fleet.hosts
+    assert not events(Path(fleet.hosts[element].protection.home), "checkpoint failed")
     pages = [page.name for page in Path(fleet.hosts[element].pages.folder).iterdir()]
     assert not any(page.startswith("0000-0000000000-") for page in pages), "pages of saved batches are gone"
     fleet.wipe(element)
