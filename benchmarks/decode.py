@@ -130,11 +130,11 @@ def run_once(feed: Path, rows: int, tasks: int, way: str) -> tuple[dict[str, flo
     (plan,) = compile_graph(app.graph(), buckets=max(TASKS), tasks=tasks).plans
     root = page_root()
     root.mkdir(mode=0o700, exist_ok=True)
-    least = 2 if way == "shared" else NEVER
+    least = 0 if way == "shared" else NEVER
     encoded = 0 if way == "plain" else reading._ENCODED_BYTES
     with (
         tempfile.TemporaryDirectory(dir=root, prefix="decode-") as folder,
-        mock.patch.object(shares, "LEAST_TASKS", least),
+        mock.patch.object(shares, "LEAST_REPEATED", least),
         # Tasks are forked, so they have it too.
         mock.patch.object(reading, "_ENCODED_BYTES", encoded),
     ):

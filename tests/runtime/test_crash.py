@@ -136,8 +136,7 @@ def test_a_killed_python_worker_changes_nothing(
     step: str,
 ) -> None:
     if step == "shared":
-        monkeypatch.setattr(shares, "LEAST_TASKS", 2)
-        monkeypatch.setattr(shares, "LEAST_ROWS", BATCH)
+        monkeypatch.setattr(shares, "LEAST_REPEATED", BATCH)
     # Workers get their environment from Spark's context, which the driver's own does not reach.
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_AT", f"{step}:2")
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_ONCE", str(tmp_path / "crashed"))

@@ -129,8 +129,8 @@ def test_a_file_that_changed_or_went_is_told(tmp_path: Path) -> None:
 
 def test_few_tasks_or_rows_share_nothing(tmp_path: Path) -> None:
     first, *_ = make_files(tmp_path)
-    many = Segment(file="f", path="f", kind="parquet", start=0, rows=50_000)
-    mapped = Segment(file="f", path="f", kind="arrow", start=0, rows=50_000)
+    many = Segment(file="f", path="f", kind="parquet", start=0, rows=100_000)
+    mapped = Segment(file="f", path="f", kind="arrow", start=0, rows=100_000)
     for tasks, segment, worth in [(3, many, True), (2, many, False), (3, first, False), (3, mapped, False)]:
         plan = make_plan(tmp_path, "few", tasks=tasks)
         assert is_worth_sharing(plan, Piece(0, {"source": (0, segment.rows, [segment])})) == worth

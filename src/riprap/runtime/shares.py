@@ -33,9 +33,8 @@ from riprap.state.keys import encode_keys
 from riprap.state.ledger import page_name
 from riprap.state.pages import PageStore
 
-# With fewer tasks, or rows, the pages and a second round cost as much as it costs every task to decode all.
-LEAST_TASKS = 3
-LEAST_ROWS = 50_000
+# Of rows that every task but one would decode in vain: fewer cost no more than the pages and a second round do.
+LEAST_REPEATED = 200_000
 # The column with the task of each row.
 _TASK = "$task"
 
@@ -53,7 +52,7 @@ def is_worth_sharing(plan: Plan, piece: Piece) -> bool:
     shared = [piece.sources[e.name] for e in _shared(plan, piece)]
     decoded = [s for _, _, segments in shared for s in segments if s.kind == "parquet"]
     rows = sum(high - low for low, high, _ in shared)
-    return plan.keyed and bool(decoded) and plan.tasks >= LEAST_TASKS and rows >= LEAST_ROWS
+    return plan.tasks > 1 and plan.keyed and bool(decoded) and rows * (plan.tasks - 1) >= LEAST_REPEATED
 
 
 def leave_share(plan: Plan, site: Site, piece: Piece, *, batch: int, attempt: str) -> list[Part]:
