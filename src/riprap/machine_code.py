@@ -86,6 +86,13 @@ def compile_known(wanted: Callable[[], bool]) -> None:
             dispatcher.compile(types)
 
 
+def load_known() -> None:
+    """Load the code of functions whose types are known, where there is some: processes forked from here have it."""
+    for dispatcher, types in _known:
+        if isinstance(dispatcher._cache, _Cache) and dispatcher._cache.has_code:
+            dispatcher.compile(types)
+
+
 class _Locator(UserProvidedCacheLocator):
     """Where the code of a function of Riprap's is kept, unless ``NUMBA_CACHE_DIR`` says otherwise."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from pyspark import daemon
 from pyspark import worker as worker  # loaded, to be there
 
+from riprap.machine_code import load_known
 from riprap.operators import kernels as kernels  # loaded, to be there
 from riprap.runtime.resident import task as task  # loaded, to be there
 
@@ -24,6 +25,8 @@ def main() -> None:
     """Fork workers as Spark asks for them."""
     # Otherwise all workers would draw the same numbers.
     os.register_at_fork(after_in_child=np.random.seed)
+    # Some 0.4 s, which a worker that takes the place of one that died need not spend.
+    load_known()
     # What is loaded stays: a collection that looked at it would copy its memory into every worker.
     gc.freeze()
     daemon.manager()
