@@ -19,7 +19,7 @@ def test_text_for_people(riprap: Command) -> None:
     assert done.code == 0
     for operator in OPERATORS:
         assert operator in done.out
-    for part in ("fuse", "prune", "key", "6 buckets in 3 tasks", "direct", "bargain.py:"):
+    for part in ("fuse", "prune", "key", "6 buckets in 3 tasks", "stay", "bargain.py:"):
         assert part in done.out
 
 
@@ -38,7 +38,7 @@ def test_json_for_scripts(riprap: Command) -> None:
     assert aggregator["stateful"] is True
     assert told["pes"][0]["operators"] == OPERATORS
     assert told["pes"][0]["key"] == {"Source": ["ticker"]}
-    assert {step["pass"] for step in told["passes"]} >= {"fuse", "key", "prune", "feed"}
+    assert {step["pass"] for step in told["passes"]} >= {"fuse", "key", "prune", "run"}
     assert told["channels"] == []
     assert told["spark_plan"] is None
 

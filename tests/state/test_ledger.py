@@ -68,7 +68,7 @@ def test_a_missing_record_is_an_error_that_lists_what_there_is(ledger: Ledger) -
         ledger.get(11)
     assert str(caught.value) == (
         f"the ledger in {ledger.folder} has no record of batch 11 (epoch 0); it has [-1, 12]. "
-        "The run folder may belong to another Spark checkpoint"
+        "Was the folder put back from an older copy?"
     )
 
 

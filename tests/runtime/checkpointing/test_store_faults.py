@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import time
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from tests.services.redis import Redis
 from tests.state.stores.test_disks import disk, fill, remount  # noqa: F401
 
 import riprap as rr
-from riprap.state.stores.files import FileStore
+from riprap.runtime.agent import hired
 
 PART, PARTS, SEED = 60, 12, 5
 OPTIONS: dict[str, Any] = {"trigger": "50ms", "batch_rows": PART, "buckets": 4, "parallelism": 2}
@@ -199,31 +199,28 @@ def test_a_redis_server_that_dies_and_comes_back(spark: SparkSession, redis: Red
 def test_a_slow_store_holds_nobody_up(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, going = FileStore.put, []
-
-    def slow(store: FileStore, *what: Any) -> None:
-        going.append(time.monotonic())
-        wait_until(lambda: not slow_now or time.monotonic() > going[-1] + 5)
-        put(store, *what)
-
-    slow_now = [True]
-    monkeypatch.setattr(FileStore, "put", slow)
+    """Whoever saves stands still, between a value and its manifest, while batches go on."""
+    marker = tmp_path / "stopped"
+    for name, value in {"AT": "checkpoint-between:1", "ONCE": str(marker), "BY": "SIGSTOP"}.items():
+        monkeypatch.setenv(f"RIPRAP_CRASH_{name}", value)
+    # An agent of this test's own: that of other tests has their environment.
+    monkeypatch.setattr(hired, "_HIRED", [])
     app = Application(spark, tmp_path, None)
     with app.started():
-        wait_until(lambda: going)
-        saving, batch = len(going), newest_record(app.folder, "calls").batch
+        wait_until(lambda: marker.exists() and marker.read_text())
+        batch = newest_record(app.folder, "calls").batch
         for _ in range(3):
             app.go_on()
-        # A put takes five seconds, and each operator needs two.
         assert newest_record(app.folder, "calls").batch >= batch + 3
-        assert len(going) - saving <= 3, "batches went on while one checkpoint did"
-        wait_until(lambda: events(app.folder, "checkpoint late"))
-        slow_now.clear()
+        assert not app.saved()
+        os.kill(int(marker.read_text()), signal.SIGCONT)
         app.go_on()
         wait_until(app.saved)
+        assert events(app.folder, "checkpoint late")
         assert not events(app.folder, "checkpoint failed")
     assert app.output_is_right()
     lose_the_host_and_go_on(app)
+    hired._HIRED[0].stop()
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut short"])
