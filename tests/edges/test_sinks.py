@@ -272,9 +272,16 @@ def test_a_server_that_is_not_there_when_the_run_starts(
         relay.refuse()
         with pytest.raises(rr.RunError, match=r"operator 'out' .* Check that the server runs"):
             application({"out": connectors({rig: spec}, retry_for="0.3s")[rig]}).run(spark=spark, runs=runs)
-        relay.accept()
-        back = threading.Timer(0.5, relay.accept)
-        relay.refuse()
+        refused = set(runs.glob("*/2*/events.jsonl"))
+
+        def found_since(before: set[Path]) -> set[Path]:
+            return set(runs.glob("*/2*/events.jsonl")) - before
+
+        def come_back() -> None:
+            wait_until(lambda: any("connection lost" in path.read_text() for path in found_since(refused)))
+            relay.accept()
+
+        back = threading.Thread(target=come_back)
         back.start()
         run = run_through(spark, application({"out": connectors({rig: spec})[rig]}), runs=runs)
         back.join()

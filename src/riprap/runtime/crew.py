@@ -140,11 +140,12 @@ class Crew:
         return {name: (element.batch, element.active and element.busy) for name, element in going}
 
     def halt(self) -> None:
-        """End all elements between two batches."""
+        """End all elements between two batches, and let go of their sinks."""
         for member in self._members.values():
             member.element.halt()
-            member.element.close_sinks()
         self._members.clear()
+        for element in self.elements.values():
+            element.close_sinks()
 
     def cut_off(self, name: str) -> None:
         """End an element in the middle of what there is, as a crash would."""
@@ -202,8 +203,8 @@ class Crew:
         element.halt()
         if self._draining is None or not self._draining.resume:
             element.finish()
+        # Its sinks are held until the others have ended too: they may be read, and belong to this run.
         element.flush()
-        element.close_sinks()
         del self._members[name]
         self._report("ended", element=name)
 
