@@ -143,6 +143,17 @@ def with_fault(fault: Callable[[], None], connector: SinkConnector, at: int = DI
     return application({"fault": rr.callback(Faulty(at, fault)), "out": connector})
 
 
+def once_it_came(found: Rig, fault: Callable[[], None]) -> Callable[[], None]:
+    """Make a fault once a listener has the batches before it: what TCP has under way is lost with its connection."""
+
+    def wait_and_make_it() -> None:
+        if isinstance(found, Listener):
+            wait_until(lambda: len(found.held()) >= DIES_IN * BATCH)
+        fault()
+
+    return wait_and_make_it
+
+
 def lost(runs: Path) -> bool:
     (folder,) = runs.glob("*/latest")
     return "connection lost" in events_of(folder)
@@ -229,7 +240,7 @@ def test_dropped_connections(
     spark: SparkSession, request: pytest.FixtureRequest, runs: Path, rig: str
 ) -> None:
     with broken(rig, request, spark) as (relay, found, spec):
-        app = with_fault(relay.drop, connectors({rig: spec})[rig])
+        app = with_fault(once_it_came(found, relay.drop), connectors({rig: spec})[rig])
         run = run_through(spark, app, runs=runs)
 
     held = found.held()
@@ -246,7 +257,7 @@ def test_a_server_that_stays_away(
     with broken(rig, request, spark) as (relay, found, spec):
         sink = connectors({rig: spec}, retry_for="1s")[rig]
         with pytest.raises(rr.RunError) as caught:
-            run_through(spark, with_fault(relay.refuse, sink), runs=runs)
+            run_through(spark, with_fault(once_it_came(found, relay.refuse), sink), runs=runs)
         said = str(caught.value)
         assert re.match(r"operator 'out' \(.*sink_rigs\.py:\d+\), ", said)
         assert relay.address in said or f"port {relay.port} failed" in said
