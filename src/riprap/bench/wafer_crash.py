@@ -155,13 +155,16 @@ class Running:
         self._housing.remove()
 
     def await_wafers(self, name: str, wafers: int) -> None:
-        """Wait until an element has so many wafers on record. What it reads is counted in batches of the source."""
-        self.until(lambda: not self._crew.elements[SOURCE].behind({"Source": wafers}))
+        """Wait until an element has so many wafers on record, and has handed them over.
+
+        What it reads is counted in batches of the source.
+        """
+        self.until(lambda: self._has(SOURCE, {"Source": wafers}))
         came, edge = 0, 0
         for line in self._folder.read_metrics():
             if line["element"] == SOURCE and came < wafers:
                 came, edge = came + line["rows"], line["batch"]
-        self.until(lambda: not self._crew.elements[name].behind({SOURCE: edge}))
+        self.until(lambda: self._has(name, {SOURCE: edge}))
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for progress, and raise what went wrong instead."""
@@ -181,6 +184,10 @@ class Running:
     def idle(self, end: float) -> None:
         """Let time pass while the other elements go on."""
         self.until(lambda: time.time() >= end)
+
+    def _has(self, name: str, edge: dict[str, int | None]) -> bool:
+        element = self._crew.elements[name]
+        return not element.behind(edge) and not element.owes
 
     def _check(self) -> None:
         self._crew.watch()
