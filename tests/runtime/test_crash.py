@@ -229,6 +229,9 @@ def test_a_missing_page_stops_the_run(
                     page.unlink()
                 else:
                     os.truncate(page, 100)
+            # Those who left small pages still know them.
+            for worker in workers(os.getpid()):
+                worker.kill()
 
     app = bargain(feed.folder, rr.callback(damage))
     run = app.run(spark=spark, runs=runs, batch_rows=1_000, pages=tmp_path / "pages")
@@ -236,6 +239,17 @@ def test_a_missing_page_stops_the_run(
         run.wait()
     # Sinks are behind: it may have come a little further before the pages were gone.
     assert 2 <= on_record(run.folder) <= 6
+
+
+def workers(driver: int) -> list[psutil.Process]:
+    """Return the Python processes that compute for a driver: children of the one that forks them."""
+    found = []
+    for process in psutil.Process(driver).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = process.parent()
+            if parent is not None and "riprap.runtime.worker_daemon" in parent.cmdline():
+                found.append(process)
+    return found
 
 
 def executors(driver: int) -> list[int]:

@@ -1,11 +1,11 @@
 """One batch, from the driver's side: compute once, record, publish, collect.
 
-    tasks answer -> every bucket accounted for -> ledger record -> sinks publish -> old pages go
+    tasks answer -> every bucket accounted for -> ledger record -> synced -> sinks publish -> old pages go
                                                                '-> the next batch
 
-Sinks and channels get a batch while the next is computed, a few behind at most. A batch that is on record already,
-because the driver died after writing it, is not computed again: only its publishing is repeated, and that changes
-nothing. It must be planned with the input it has on record.
+A record is synced, and sinks and channels get its batch, while the next is computed, a few behind at most. A batch that
+is on record already, because the driver died after writing it, is not computed again: only its publishing is repeated,
+and that changes nothing. It must be planned with the input it has on record.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from riprap.state.ledger import Record
 
 # So many batches may wait behind the one that is being handed over; one more may be on record by then.
 _BEHIND = 2
+# The one at hand, those that wait, and one that waits to wait.
+MOST_UNHANDED = _BEHIND + 2
 
 
 class BatchRunner:
@@ -120,7 +122,8 @@ class BatchRunner:
             answers = compute()
             record = self._record(batch, before, planned, answers)
             reach("gathered", batch, self._plan.name)
-            ledger.write(record)
+            # What Spark has planned it goes on from, synced or not: such a record is at once.
+            ledger.write(record, synced=self._plan.ingests)
         else:
             planned.compare(record, self._plan.name)
         self.last = record
@@ -129,6 +132,7 @@ class BatchRunner:
     def _hand_over(self, record: Record, answers: Sequence[Answer], began: float) -> None:
         batch, gathered = record.batch, record.time or began
         reach("recorded", batch, self._plan.name)
+        self._site.ledger.sync(batch)
         for outflow in self._outlets.values():
             outflow.publish(record)
         for name, publisher in self._publishers.items():

@@ -47,6 +47,9 @@ def hand_over(
             left = {name: outputs for name, outputs in record.outputs.items() if name not in gone}
             record = replace(record, outputs=left)
             site.ledger.write(record)
+        elif batch > had:
+            # Whoever wrote it may have died before it was synced.
+            site.ledger.sync(batch)
         for outflow in outlets.values():
             outflow.publish(record)
         for name, publisher in publishers.items():

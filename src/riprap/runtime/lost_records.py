@@ -1,6 +1,7 @@
 """Agree on what has happened, when a run is taken up: the ledger says so.
 
     a record is damaged, and newer ones are whole          nothing is lost
+    the newest is empty, and not handed over               the batch has not happened: a power cut came before the sync
     the newest is damaged, or older than what is handed    an error: nobody knows how far the input was read
     over
 
@@ -10,7 +11,7 @@ Where Spark reads a source, its own log follows the ledger:
     a record is gone, and the log has the batch            the batch has happened, and its results are lost
     neither says what a batch had                          an error: nobody knows how far the input was read
 
-Records are synced before anything else follows from them. They are lost all the same where a disk is damaged, where
+Records are synced before anything outside follows from them. They are lost all the same where a disk is damaged, where
 it does not do what it says, or where the run is of a version of Riprap that did not sync.
 """
 
@@ -27,8 +28,12 @@ from riprap.state.ledger import Ledger, Record
 def agree_alone(plan: Plan, ledger: Ledger, *, handed: int, tell: Callable[..., None]) -> None:
     """See to it that the ledger of an element is whole; ``handed`` is the newest batch that sinks have had for certain.
 
-    Damaged records that newer ones follow are set aside.
+    Damaged records that newer ones follow are set aside. Empty ones that none follow were never synced.
     """
+    for batch in reversed(ledger.batches()):
+        if batch <= handed or not ledger.is_empty(batch):
+            break
+        ledger.forget([batch])
     damaged = ledger.damaged()
     newest = max((batch for batch in ledger.batches() if batch not in damaged), default=-1)
     if handed > newest or any(batch > newest for batch in damaged):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, reduce
 from pathlib import Path as FilePath
@@ -29,8 +29,11 @@ from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import Activity, Outcome
 from riprap.stage.plan import is_clock
 from riprap.state.ledger import Manifest, Output, page_name
+from riprap.state.pages import PageStore
 from riprap.state.saving import save_private
 from riprap.state.windows import merge, restrict, tuples_in
+
+_SMALL_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,27 @@ class Answer:
 
 def _entries(value: Any) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+class _SmallPages:
+    """The small pages of the state that a process left last: to read them takes longer than to compute with them."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[str, str, tuple[int, int]], pa.RecordBatch] = {}
+
+    def read(self, store: PageStore, name: str, span: tuple[int, int]) -> pa.RecordBatch:
+        """Return what a page has of a span's buckets, and perhaps of others'."""
+        page = self._pages.get((store.folder, name, span))
+        return store.read(name) if page is None else page
+
+    def note(
+        self, store: PageStore, span: tuple[int, int], pages: Iterable[tuple[str, pa.RecordBatch]]
+    ) -> None:
+        """Take what the state of a span is now in place of what was noted before."""
+        self._pages = {(store.folder, name, span): page for name, page in pages if page.nbytes < _SMALL_BYTES}
+
+
+_left = _SmallPages()
 
 
 def save_plan(path: FilePath, plan: Plan) -> None:
@@ -110,7 +134,7 @@ def run_task(
     names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in plan.slots}
     state = {
         slot: [
-            restrict(site.pages.read(name), *m.buckets, plan.buckets)
+            restrict(_left.read(site.pages, name, (first, last)), *m.buckets, plan.buckets)
             for m in before
             for name in m.pages.get(slot, ())
         ]
@@ -143,6 +167,11 @@ def run_task(
             made, replaced = [reduce(merge, [*made, *state[slot][replaced:]])], len(state[slot])
         pages[slot] = (*(site.pages.write(name(slot), p) for p in made), *names[slot][replaced:])
         held[slot] = [*made, *state[slot][replaced:]]
+    _left.note(
+        site.pages,
+        (first, last),
+        (p for slot in plan.slots for p in zip(pages[slot], held[slot], strict=True)),
+    )
     fresh = _leave_fresh(plan, site, outcome, held, name)
     reach("paged", batch, plan.name)
     outputs = {

@@ -1,8 +1,8 @@
 """The ledger: one record a batch, and what it does not name does not exist.
 
-A record is a file ``<epoch>-<batch>.json`` in the run's ledger folder, written whole under a temporary name, synced,
-and renamed. One that is found damaged is set aside as ``<epoch>-<batch>.damaged``. Record -1 of an epoch is its
-beginning, so a missing record is always an error.
+A record is a file ``<epoch>-<batch>.json`` in the run's ledger folder, written whole under a temporary name, renamed,
+and synced before anything follows from it that outlives the host. One that is found damaged is set aside as
+``<epoch>-<batch>.damaged``. Record -1 of an epoch is its beginning, so a missing record is always an error.
 
     {"format": "riprap-ledger/1", "epoch": 0, "batch": 12,
      "sources": {"Source": [6000000, 6500000]},              offsets the batch covers
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from riprap.errors import DamagedFileError, LedgerError
-from riprap.state.saving import checking, load_json, save_json
+from riprap.state.saving import checking, load_json, save_json, sync_in_place
 
 FORMAT = "riprap-ledger/1"
 _ENTRIES = {
@@ -135,9 +135,16 @@ class Ledger:
         if not self._path(-1).exists():
             self.write(Record(epoch=self.epoch, batch=-1, manifests=(Manifest((0, buckets), {}),)))
 
-    def write(self, record: Record) -> None:
-        """Add a record; from then on the batch has happened."""
-        save_json(self._path(record.batch), record.to_json())
+    def write(self, record: Record, *, synced: bool = True) -> None:
+        """Add a record; from then on the batch has happened.
+
+        Until one that is not ``synced`` is, by :meth:`sync`, nothing may follow from it that outlives a power cut.
+        """
+        save_json(self._path(record.batch), record.to_json(), synced=synced)
+
+    def sync(self, batch: int) -> None:
+        """Wait until a batch's record is on the disk."""
+        sync_in_place(self._path(batch))
 
     def find(self, batch: int) -> Record | None:
         """Return a batch's record, or None if the batch has not happened."""
@@ -162,6 +169,10 @@ class Ledger:
         """Return the batches on record, oldest first."""
         names = (p.stem.split("-", 1) for p in Path(self.folder).glob(f"{self.epoch:04d}-*.json"))
         return sorted(int(batch) for _, batch in names)
+
+    def is_empty(self, batch: int) -> bool:
+        """Say whether a record has a name and no contents, as a power cut leaves one that was not synced."""
+        return not self._path(batch).read_bytes().strip(b"\0")
 
     def damaged(self) -> list[int]:
         """Return the batches whose records cannot be read."""

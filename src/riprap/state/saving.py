@@ -49,6 +49,12 @@ def put_in_place(temporary: Path, path: Path) -> None:
     sync_file(path.parent)
 
 
+def sync_in_place(path: Path) -> None:
+    """Wait until a file that has its name already is on the disk, contents and name."""
+    sync_file(path)
+    sync_file(path.parent)
+
+
 def sync_file(path: Path) -> None:
     """Wait until a file's contents, or a folder's names, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

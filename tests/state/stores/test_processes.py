@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.state.stores.kinds import store_url
-from tests.state.stores.worker import ENTRY, current_of, keys_of, old_keys, value_of
+from tests.state.stores.worker import ENOUGH, ENTRY, current_of, keys_of, old_keys, value_of
 
 from riprap.errors import StoreError
 from riprap.state.stores import files, open_store
@@ -34,10 +35,19 @@ class Worker:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
+        self._heard = False
 
     def say(self, text: object) -> None:
         assert self._process.stdin is not None
         print(text, file=self._process.stdin, flush=True)
+
+    def has_said(self, what: str) -> bool:
+        """Say whether it has said something, once it has: this is then not heard any more."""
+        assert self._process.stdout is not None
+        if not self._heard and select.select([self._process.stdout], [], [], 0)[0]:
+            assert self.hear()[0] == what
+            self._heard = True
+        return self._heard
 
     def hear(self) -> tuple[str, int]:
         assert self._process.stdout is not None
@@ -112,7 +122,9 @@ def test_others_read_while_one_writes(url: str, monkeypatch: pytest.MonkeyPatch)
     store.put(ENTRY, {key: value_of(key) for key in keys_of(0)})
     with worker("read", url) as reader:
         assert reader.hear()[0] == "reading"
-        for number in range(1, 120):
+        number = 0
+        while number < 120 or not reader.has_said("enough"):
+            number += 1
             store.put(
                 ENTRY, {key: value_of(key) for key in keys_of(number)} | {"current": current_of(number)}
             )
@@ -120,7 +132,7 @@ def test_others_read_while_one_writes(url: str, monkeypatch: pytest.MonkeyPatch)
         store.put(ENTRY, {"end": b""})
         what, checked = reader.hear()
     assert what == "checked"
-    assert checked > 100
+    assert checked >= ENOUGH
     store.close()
 
 

@@ -1,7 +1,8 @@
 """Programs that use a store beside the tests: ``python -m tests.state.stores.worker write|read URL``.
 
 ``write`` starts a writer for each line it reads, with that line as its first number, and says its process id. Writers
-are forked, so many can be killed in little time. ``read`` reads all there is, again and again, until it finds an end.
+are forked, so many can be killed in little time. ``read`` reads all there is, again and again, until it finds an end;
+it says when it has read enough.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from riprap.state.stores import Store, files, open_store
 SIZES = (0, 1, 999, 20_000, 150_000)
 KEPT = 3
 ENTRY = "Sums"
+# So many values are to be read while another process writes.
+ENOUGH = 150
 
 
 def value_of(key: str) -> bytes:
@@ -59,6 +62,8 @@ def read(store: Store) -> None:
                 continue
             assert data == (current_of(int(data[:8])) if key == "current" else value_of(key)), key
             checked += 1
+            if checked == ENOUGH:
+                print("enough", flush=True)
     print("checked", checked, flush=True)
 
 

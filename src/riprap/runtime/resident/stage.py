@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -71,6 +72,7 @@ class ResidentStage:
         self._stays = stays
         self._tell = tell
         self._first = 0
+        self._unhanded: deque[tuple[int, Offset]] = deque()
         self._token = secrets.token_hex(16)
         self._tag = f"riprap-{secrets.token_hex(8)}"
         self._name = name
@@ -117,6 +119,8 @@ class ResidentStage:
             inflow = open_inflow(self._plan, load_setting(self._setting), self._options, self._rates)
             try:
                 self._batches(inflow)
+                self._runner.settle()
+                self._commit(inflow)
             except CancelledError:
                 self._runner.abandon()
                 return
@@ -140,6 +144,7 @@ class ResidentStage:
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
             self._runner.look()
+            self._commit(inflow)
             began = time.monotonic()
             limit = self._options.most_rows if self._size is None else self._size.rows
             end, rows = inflow.latest(offset, limit), 0
@@ -173,8 +178,13 @@ class ResidentStage:
             return answers
 
         self._runner.run(batch, Planned.of(self._plan, batch, end), answer)
-        inflow.commit(end)
+        self._unhanded.append((batch, end))
         return rows
+
+    def _commit(self, inflow: Inflow) -> None:
+        """Let go of the input of batches that are handed over: before that, a power cut may still undo them."""
+        while self._unhanded and self._unhanded[0][0] <= self._runner.handed:
+            inflow.commit(self._unhanded.popleft()[1])
 
     @property
     def _ends(self) -> bool:
