@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from riprap.graph import Application
+from riprap.graph.connectors.promise import SINK_WORDS, SOURCE_WORDS
 from riprap.graph.operators.toolkit import HEADINGS, SINKS, SOURCES, TOOLKIT, cells
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
@@ -38,12 +39,14 @@ def page() -> str:
         "",
         "What a source or sink promises; [each has a page](adapters/README.md).",
         "",
+        *(f"- *{word}* (a source): {meaning}" for word, meaning in SOURCE_WORDS.items()),
+        *(f"- *{word}* (a sink): {meaning}" for word, meaning in SINK_WORDS.items()),
+        "",
     ]
-    lines += ["| adapter | call | does | after a failure | exact |", "|---|---|---|---|---|"]
+    lines += ["| adapter | call | does | after a failure | promise |", "|---|---|---|---|---|"]
     for kind, adapters in (("source", SOURCES), ("sink", SINKS)):
         for name, p in adapters.items():
-            exact = "yes" if p.exact else f"no: {p.why_not}"
-            lines += [f"| {name}, {kind} | `{p.call}` | {p.does} | {p.after_failure} | {exact} |"]
+            lines += [f"| {name}, {kind} | `{p.call}` | {p.does} | {p.after_failure} | {p} |"]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -19,6 +19,7 @@ def test_text_for_people(riprap: Command) -> None:
     assert done.code == 0
     for operator in OPERATORS:
         assert operator in done.out
+    assert "(once)" in done.out
     for part in ("fuse", "prune", "key", "6 buckets in 3 tasks", "stay", "bargain.py:"):
         assert part in done.out
 

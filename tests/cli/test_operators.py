@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 
+import pytest
 from tests.cli.conftest import Command
 
+from riprap.errors import GraphError
 from riprap.graph import operators
+from riprap.graph.connectors import Promise
 from riprap.graph.operators import Faulty, Inlet, Operator, Outlet, PassesOn
 from riprap.graph.operators.toolkit import TOOLKIT
 
@@ -36,3 +39,15 @@ def test_a_table_for_people_and_an_object_for_programs(riprap: Command) -> None:
     assert listed["Gate"]["consistent"] is False
     assert listed["Barrier"]["holds"] is True
     assert listed["Join"]["state"] == ["the window's tuples"] * 2
+
+
+def test_adapters_say_their_promise_in_a_word(riprap: Command) -> None:
+    told = json.loads(riprap("operators", "--json").out)
+    sources, sinks = ({a["adapter"]: a["promise"] for a in told[kind]} for kind in ("sources", "sinks"))
+    assert (sources["files"], sources["TCP"]) == ("replays", "forgets")
+    assert (sinks["PostgreSQL"], sinks["files"], sinks["Kafka"]) == ("replaces", "once", "repeats")
+    assert "promise: repeats: TCP does not say" in " ".join(riprap("operators").out.split())
+    with pytest.raises(GraphError, match="one of replays, forgets, replaces, once, repeats, got 'twice'"):
+        Promise(word="twice")  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="why_not"):
+        Promise(word="repeats")

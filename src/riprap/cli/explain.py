@@ -17,7 +17,7 @@ from riprap.compiler import Layout, compile_graph
 from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Inlet, Outlet
+from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
 
 SUMMARY = "show an application's graph and what the compiler makes of it"
 EXAMPLES = """\
@@ -154,8 +154,13 @@ def _operators(graph: Graph) -> Table:
     for operator in graph:
         columns = ", ".join(f"{field.name} {type_name(field.type)}" for field in operator.schema)
         where = f"{Path(operator.location.file).name}:{operator.location.line}"
-        table.add_row(operator.name, operator.kind, Text(operator.summary()), Text(columns), Text(where))
+        table.add_row(operator.name, operator.kind, Text(_does(operator)), Text(columns), Text(where))
     return table
+
+
+def _does(operator: Operator) -> str:
+    promise = operator.promise if isinstance(operator, Source | Sink) else None
+    return f"{operator.summary()} ({promise})" if promise else operator.summary()
 
 
 def _passes(layout: Layout) -> Table:

@@ -42,7 +42,17 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _listed(adapters: Mapping[str, Promise]) -> list[dict[str, object]]:
-    return [{"adapter": name, **asdict(p), "exact": p.exact} for name, p in adapters.items()]
+    return [
+        {
+            "adapter": name,
+            "call": p.call,
+            "does": p.does,
+            "after_failure": p.after_failure,
+            "promise": p.word,
+            "why_not": p.why_not,
+        }
+        for name, p in adapters.items()
+    ]
 
 
 def _show(kind: str, adapters: Mapping[str, Promise], screen: Screen) -> None:
@@ -50,5 +60,4 @@ def _show(kind: str, adapters: Mapping[str, Promise], screen: Screen) -> None:
     for name, promise in adapters.items():
         screen.say(Text.assemble((name, "bold"), f": {promise.does}, {promise.call}"))
         screen.say(f"    after a failure: {promise.after_failure}")
-        if not promise.exact:
-            screen.say(f"    not exact: {promise.why_not}")
+        screen.say(f"    promise: {promise}")

@@ -49,7 +49,7 @@ class FetchedFeed:
         self._quarantine = quarantine
         self._finite = finite
         # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
-        self._once = not connector.PROMISE.exact
+        self._forgets = connector.PROMISE.word == "forgets"
         self._leaving = Leaving(folder)
         self._left = False
         self._hung_up = False
@@ -144,7 +144,7 @@ class FetchedFeed:
                     self._keep(fetched)
                 if self._closed.is_set() or (fetched is None and self._leaving.asked):
                     return True
-            if self._once and not self._finite and not brought:
+            if self._forgets and not self._finite and not brought:
                 self._hung_up = True
                 raise ConnectionLost("closed by the server")
         except ConnectionLost as error:

@@ -181,7 +181,9 @@ class Element:
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, FetchedSource)]
         self._watched = launch.options.interval is None and bool(plan.inlets or self._rates or fetched)
         self._once = {
-            s.name: Leaving(home / "sources" / s.name) for s in fetched if not s.connector.PROMISE.exact
+            s.name: Leaving(home / "sources" / s.name)
+            for s in fetched
+            if s.connector.PROMISE.word == "forgets"
         }
 
     def take_sinks(self) -> None:

@@ -23,6 +23,7 @@ class FileSink:
     """A folder of files; a batch appears in it whole or not at all."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="once",
         call="rr.parquet(...), rr.csv(...), rr.json(...)",
         does="writes a folder of Parquet, CSV or JSON-lines files",
         after_failure="holds each batch once: files are named after their batches",

@@ -49,6 +49,7 @@ class Files:
     """
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.files(...), rr.folder_scan(...)",
         does="reads Parquet, CSV, JSON-lines or text files; a folder scan ends a batch with each file",
         after_failure="reads on after the last row it had; files must not change once they are seen",

@@ -19,6 +19,7 @@ class Generated:
     """Tuples made at a pace: the n-th has number n, and the time at which it is due."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.rate(1000), rr.ticks(every='1s')",
         does="makes numbered tuples, or ticks, at a pace",
         after_failure="goes on as if it had never stopped: what was due in the meantime comes at once",

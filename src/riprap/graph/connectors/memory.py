@@ -23,6 +23,7 @@ class Rows:
     """Rows held in memory."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.rows(...)",
         does="reads rows held in memory",
         after_failure="reads on: the rows were written to the run's folder first",
@@ -44,6 +45,7 @@ class Callback:
     """A Python function called in the driver with each batch's number and rows (a ``pyarrow.Table``)."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="repeats",
         call="rr.callback(...)",
         does="calls a function with each batch",
         after_failure="may see the newest batch again: it is told the batch's number",
@@ -61,6 +63,7 @@ class Memory:
     """Rows kept for ``run.table(name)``: for tests and notebooks."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replaces",
         call="rr.memory()",
         does="keeps the rows for run.table(name)",
         after_failure="holds each batch once; rows of an earlier process are gone",
@@ -75,6 +78,7 @@ class Console:
     """Each batch as a table on the screen, the first rows of it."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="repeats",
         call="rr.console()",
         does="shows each batch as a table on the screen",
         after_failure="may show the newest batch again",

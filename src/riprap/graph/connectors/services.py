@@ -40,6 +40,7 @@ class FromPostgres:
     """The rows of a PostgreSQL table, in the order of a column that ascends."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.from_postgres(...)",
         does="reads the rows of a PostgreSQL table by an ascending column",
         after_failure="reads on after the last row it had",
@@ -61,6 +62,7 @@ class FromRedis:
     """The entries of a Redis stream: their fields are the columns."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.from_redis(...)",
         does="reads the entries of a Redis stream",
         after_failure="reads on after the last entry it had; entries trimmed unread are an error",
@@ -82,6 +84,7 @@ class FromTcp:
     """Lines from a TCP server."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="forgets",
         call="rr.from_tcp(...)",
         does="reads lines from a TCP server",
         after_failure="keeps what it has read; lines sent while the run was down are lost",
@@ -106,6 +109,7 @@ class ToPostgres:
     """A PostgreSQL table; a batch is one transaction."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replaces",
         call="rr.to_postgres(...)",
         does="writes rows to a PostgreSQL table",
         after_failure="holds each batch once: rows of a repeated batch replace the earlier ones",
@@ -125,6 +129,7 @@ class ToSqlite:
     """A table of an SQLite file; a batch is one transaction."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replaces",
         call="rr.to_sqlite(...)",
         does="writes rows to a table of an SQLite file",
         after_failure="holds each batch once: rows of a repeated batch replace the earlier ones",
@@ -144,6 +149,7 @@ class ToRedis:
     """A Redis stream: an entry a row."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="once",
         call="rr.to_redis(...)",
         does="writes an entry a row to a Redis stream",
         after_failure="holds each batch once: how far it came is kept in Redis beside the entries",
@@ -163,6 +169,7 @@ class ToTcp:
     """A TCP server that gets a line a row."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="repeats",
         call="rr.to_tcp(...)",
         does="sends a line a row to a TCP server",
         after_failure="sends the batch under way again; lines the server had not read when it went down may be lost",

@@ -32,6 +32,7 @@ class FromSpark:
     """Any streaming DataFrame, made from the Spark session when the application runs."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.from_spark(...)",
         does="reads any streaming DataFrame",
         after_failure="as Spark's own source; without position= there is no claim to exact replay",
@@ -49,6 +50,7 @@ class FromKafka:
     """A Kafka topic, read by Spark's connector; the messages' values are decoded."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="replays",
         call="rr.from_kafka(...)",
         does="reads the messages of a Kafka topic",
         after_failure="reads on from Spark's own offsets; messages of a partition stay in order",
@@ -76,6 +78,7 @@ class ToSpark:
     """A Python function called in the driver with each batch as a Spark DataFrame and its number."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="repeats",
         call="rr.to_spark(...)",
         does="calls a function with each batch as a DataFrame",
         after_failure="may see the newest batch again: it is told the batch's number",
@@ -93,6 +96,7 @@ class ToKafka:
     """A Kafka topic, written by Spark's connector: a JSON object a message."""
 
     PROMISE: ClassVar[Promise] = Promise(
+        word="repeats",
         call="rr.to_kafka(...)",
         does="writes each row as a JSON message of a Kafka topic",
         after_failure="may write the newest batch again: its messages have the batch's number in a header",

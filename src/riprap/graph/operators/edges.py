@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from riprap.graph.connectors import FromSpark, SinkConnector, SourceConnector
+from riprap.graph.connectors.promise import Word
 from riprap.graph.operators.base import Needed, Operator, PassesOn, Traits
 
 
@@ -28,6 +29,11 @@ class Source(Operator):
             return self.UNORDERED
         return replace(self.TRAITS, why_not=self.connector.PROMISE.why_not)
 
+    @property
+    def promise(self) -> Word | None:
+        """What holds after a failure, in a word; nothing of a Spark DataFrame in no order."""
+        return None if self.traits is self.UNORDERED else self.connector.PROMISE.word
+
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return ()
 
@@ -46,6 +52,11 @@ class Sink(Operator):
     @property
     def traits(self) -> Traits:
         return replace(self.TRAITS, why_not=self.connector.PROMISE.why_not)
+
+    @property
+    def promise(self) -> Word:
+        """What holds after a failure, in a word."""
+        return self.connector.PROMISE.word
 
     @property
     def outputs(self) -> tuple[str, ...]:
