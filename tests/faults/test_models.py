@@ -15,21 +15,12 @@ import riprap as rr
 from riprap.compiler.weaving import give, weave
 from riprap.errors import GraphError
 from riprap.faults.interleaving import interleave, lags_of, weave_lags
+from riprap.faults.models import Corruption, Duplication, Lag, Lateness, Loss, Reordering
+from riprap.faults.models.corruption import flip_bits
+from riprap.faults.models.lag import lag_at
 from riprap.faults.targets import incoming
 from riprap.faults.trial import replay_trial
-from riprap.graph.faults import (
-    Corruption,
-    Duplication,
-    Fault,
-    Lag,
-    Lateness,
-    Loss,
-    Model,
-    Reordering,
-    Stretch,
-)
-from riprap.operators.chunk import Ints
-from riprap.operators.faulty import flip_bits, lag_at
+from riprap.graph.faults import Fault, FaultModel, Ints, Stretch
 
 N = 300
 
@@ -44,15 +35,15 @@ def application(sink: Any = None) -> rr.Application:
 
 
 def passed(
-    model: Model, first: int, count: int, *, seed: int = 0, block_rows: int = 1000
+    model: FaultModel, first: int, count: int, *, seed: int = 0, block_rows: int = 1000
 ) -> list[dict[str, Any]]:
     return passed_at(model, {first: count}, seed=seed, block_rows=block_rows)
 
 
 def passed_at(
-    model: Model, bursts: Mapping[int, int], *, seed: int = 0, block_rows: int = 1000
+    model: FaultModel, bursts: Mapping[int, int], *, seed: int = 0, block_rows: int = 1000
 ) -> list[dict[str, Any]]:
-    golden = golden_of(application().graph(), ["Kept"], deep=Fault(model=model).deep, block_rows=block_rows)
+    golden = golden_of(application().graph(), ["Kept"], deep=model.deep, block_rows=block_rows)
     known = incoming(golden, "Kept")
     hit: dict[str, tuple[Stretch, ...]] = {}
     for first, count in bursts.items():

@@ -17,8 +17,9 @@ from riprap.compiler import compile_graph
 from riprap.errors import GraphError
 from riprap.faults.golden import Golden
 from riprap.faults.interleaving import meeting
+from riprap.faults.models import Duplication, Lateness, Loss, Reordering
 from riprap.faults.targets import incoming
-from riprap.graph.faults import Duplication, Fault, Lateness, Loss, Model, Reordering
+from riprap.graph.faults import Fault, FaultModel
 from riprap.graph.operators import Sink, Source
 
 PLENTY = settings(
@@ -28,7 +29,7 @@ PLENTY = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-MODELS: tuple[Model, ...] = (
+MODELS: tuple[FaultModel, ...] = (
     Loss(),
     Loss(keep=0.4),
     Duplication(copies=2),
@@ -71,7 +72,7 @@ def test_the_fast_path_is_the_slow_path(seed: int, mixture: str) -> None:
     program, _ = draw(seed, MIXTURES[mixture])
     luck = random.Random(seed)
     model = luck.choice(MODELS)
-    golden, target = prepared(program, luck, deep=Fault(model=model).deep, sources=False)
+    golden, target = prepared(program, luck, deep=model.deep, sources=False)
     known = incoming(golden, target)
     assume(len(known))
     first = luck.randrange(len(known))
@@ -116,9 +117,7 @@ def test_so_it_is_where_streams_lag(seed: int, mixture: str) -> None:
     luck = random.Random(seed)
     assume(meeting(graph_of(program)))
     model = luck.choice(MODELS)
-    golden, target = prepared(
-        program, luck, deep=Fault(model=model).deep, sources=False, lag=luck.randrange(1, 9)
-    )
+    golden, target = prepared(program, luck, deep=model.deep, sources=False, lag=luck.randrange(1, 9))
     known = incoming(golden, target)
     assume(len(known))
     first = luck.randrange(len(known))

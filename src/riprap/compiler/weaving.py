@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from riprap.errors import GraphError
-from riprap.graph.faults import Corruption, Fault
+from riprap.graph.faults import Fault
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Source
 from riprap.graph.operators.faulty import Role
@@ -53,16 +53,14 @@ def give(graph: Graph, faults: Faults, *, role: Role = "fault") -> Graph:
 
 
 def _check(graph: Graph, operator: Faulty, fault: Fault) -> None:
-    if fault.deep and not operator.deep:
+    if fault.model.deep and not operator.deep:
         raise GraphError(f"'{operator.target}': {fault.describe()}, and was not woven in to do so")
-    if isinstance(fault.model, Corruption):
-        unknown = [c for c in fault.model.columns if c not in operator.schema.names]
-        if unknown:
-            there = ", ".join(operator.schema.names)
-            raise GraphError(
-                f"'{operator.target}': no column '{unknown[0]}' comes in by '{operator.stream}' to be corrupted; it "
-                f"has: {there}"
-            )
+    if not fault.model.concerns(operator.schema.names):
+        there = ", ".join(operator.schema.names)
+        raise GraphError(
+            f"'{operator.target}': no column '{fault.model.changes[0]}' comes in by '{operator.stream}' to be "
+            f"corrupted; it has: {there}"
+        )
 
 
 def _before(operators: dict[str, Operator], target: Operator, deep: bool, role: Role) -> list[str]:

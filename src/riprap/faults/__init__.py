@@ -3,10 +3,11 @@
 from riprap.faults.campaign import Campaign
 from riprap.faults.campaign_file import read_campaign
 from riprap.faults.evaluation import Criticality
+from riprap.faults.models import Corruption, Duplication, Lateness, Loss, Reordering
 from riprap.faults.placement import find_targets
 from riprap.faults.running import Findings, inject, repeat
 from riprap.faults.scores import Count, Mean, Overlap, Own, Rmse, Sum
-from riprap.graph.faults import Corruption, Crash, Duplication, Lateness, Loss, Reordering, Replicas
+from riprap.graph.faults import Crash, FaultModel, Replicas
 
 __all__ = [
     "Campaign",
@@ -15,6 +16,7 @@ __all__ = [
     "Crash",
     "Criticality",
     "Duplication",
+    "FaultModel",
     "Findings",
     "Lateness",
     "Loss",

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from riprap.errors import GraphError
 from riprap.faults.metrics import COVERED, THRESHOLD
+from riprap.faults.models import Loss
 from riprap.faults.scores import Score
-from riprap.graph.faults import Crash, Fault, Loss, Model, Replicas
+from riprap.graph.faults import Crash, FaultModel, Replicas
 
 Targets = tuple[str, ...]
 _NAME = re.compile(r"[\w.-]*")
@@ -97,7 +98,7 @@ class Campaign:
     by: str | None = None
     key: tuple[str, ...] = ()
     targets: tuple[Targets, ...] = ()
-    models: Mapping[str, Model | Crash] = field(default_factory=lambda: {"loss": Loss()})
+    models: Mapping[str, FaultModel | Crash] = field(default_factory=lambda: {"loss": Loss()})
     stretch: Literal["own", "source"] = "own"
     repetitions: int = 1
     golden: int = 1
@@ -190,12 +191,12 @@ class Campaign:
     @property
     def drawn(self) -> bool:
         """Whether some fault is random."""
-        return any(is_drawn(m) for m in self.models.values())
+        return any(m.drawn for m in self.models.values())
 
     @property
     def deep(self) -> bool:
         """Whether some fault repeats or moves tuples."""
-        return any(not isinstance(m, Crash) and Fault(model=m).deep for m in self.models.values())
+        return any(not isinstance(m, Crash) and m.deep for m in self.models.values())
 
     @property
     def crashes(self) -> bool:
@@ -233,11 +234,6 @@ class Campaign:
         told["rates"] = dict(self.rates)
         told["placed"] = {name: [list(t) for t in targets] for name, targets in self.placed.items()}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
-
-
-def is_drawn(model: Model | Crash) -> bool:
-    """Say whether what a fault does differs from repetition to repetition."""
-    return model.drawn if isinstance(model, Crash) else Fault(model=model).drawn
 
 
 def _function(function: Any) -> str:

@@ -15,6 +15,7 @@ docs/fault-injection.md says what each entry means.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,18 +25,9 @@ import yaml
 
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign
+from riprap.faults.models import MODELS
 from riprap.faults.scores import Count, Mean, Overlap, Own, Rmse, Score, Sum
-from riprap.graph.faults import (
-    Corruption,
-    Crash,
-    Duplication,
-    Lateness,
-    Loss,
-    Model,
-    Protection,
-    Reordering,
-    Replicas,
-)
+from riprap.graph.faults import Crash, FaultModel, Protection, Replicas
 from riprap.graph.policies import checkpoint, consistent, eventual
 
 _PLAIN = (
@@ -107,30 +99,36 @@ def _score(told: Any, folder: Path) -> Score:
     raise GraphError(f"score '{kind}': there are count, sum, mean, rmse, overlap and function")
 
 
-def _model(told: Any, folder: Path) -> Model | Crash:
+def _model(told: Any, folder: Path) -> FaultModel | Crash:
     kind, options = _one("a model", told)
-    makers: Mapping[str, tuple[Callable[..., Model], tuple[str, ...]]] = {
-        "loss": (Loss, ("keep",)),
-        "duplication": (Duplication, ("copies",)),
-        "delay": (Lateness, ("distance",)),
-        "reordering": (Reordering, ("distance",)),
-    }
-    if kind in makers:
-        make, names = makers[kind]
-        return make(**_entries(kind, options or {}, names))
-    if kind == "corruption":
-        known = _entries(kind, options, ("columns", "change"))
-        change = known.get("change", "bits")
-        return Corruption(
-            columns=_list("columns", known.get("columns", ())),
-            change="bits" if change == "bits" else _function(change, folder),
-        )
     if kind == "crash":
         known = _entries(kind, options or {}, ("protection", "restart", "memory", "age"))
         if "protection" in known:
             known["protection"] = _protection(known["protection"])
         return Crash(**known)
-    raise GraphError(f"model '{kind}': there are {', '.join(makers)}, corruption and crash")
+    model = MODELS.get(kind) or _own_model(kind)
+    fields = dataclasses.fields(model)  # type: ignore[arg-type]
+    needs = any(f.default is f.default_factory is dataclasses.MISSING for f in fields)
+    entries = _entries(kind, options if needs else options or {}, tuple(f.name for f in fields))
+    return model.from_entries(entries, lambda text: _function(text, folder))
+
+
+def _own_model(kind: str) -> type[FaultModel]:
+    """Find a user's class that is written ``module:Class``."""
+    module, colon, name = kind.rpartition(":")
+    if not colon:
+        raise GraphError(
+            f"model '{kind}': there are {', '.join(MODELS)} and crash; one of your own is written module:Class"
+        )
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise GraphError(f"model '{kind}': {error}. Put it beside the campaign, or on PYTHONPATH") from error
+    if not (isinstance(found, type) and issubclass(found, FaultModel) and dataclasses.is_dataclass(found)):
+        raise GraphError(
+            f"model '{kind}': {module} has no dataclass '{name}' that derives from riprap.faults.FaultModel"
+        )
+    return found
 
 
 def _protection(told: Any) -> Protection | str | None:

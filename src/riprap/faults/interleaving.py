@@ -7,7 +7,8 @@ from dataclasses import replace
 from riprap.compiler import compile_graph
 from riprap.compiler.weaving import give, weave
 from riprap.errors import GraphError
-from riprap.graph.faults import Fault, Lag
+from riprap.faults.models import Lag
+from riprap.graph.faults import Fault
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty
 

@@ -6,16 +6,15 @@ A fault at an operator that is no target does what one at the target before it d
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from riprap.compiler import Layout, compile_graph
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Targets
-from riprap.graph.faults import Corruption, Crash, Model
+from riprap.graph.faults import Crash, FaultModel
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Inlet, Operator, Sink, Source
-from riprap.operators.faulty import can_flip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Target:
     stands_for: tuple[str, ...] = ()
 
 
-def find_targets(graph: Graph, sink: str, model: Model | Crash | None = None) -> tuple[Target, ...]:
+def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = None) -> tuple[Target, ...]:
     """Choose the targets of a model of faults for a sink: every source, then what the paper's rules tell apart.
 
     A crash also changes what operators hold, so those that hold anything are told apart. What is corrupted may be
@@ -37,8 +36,8 @@ def find_targets(graph: Graph, sink: str, model: Model | Crash | None = None) ->
         there = ", ".join(s.name for s in graph.of_kind(Sink))
         raise GraphError(f"there is no sink '{sink}'; there are: {there}")
     mine = _leading_to(graph, sink)
-    if isinstance(model, Corruption):
-        return tuple(_corruptible(graph, model, mine))
+    if isinstance(model, FaultModel) and model.changes:
+        return tuple(_changing(graph, model.changes, mine))
     chosen: dict[str, str] = {}
     stand_in: dict[str, str] = {}
     for operator in _breadth_first(graph, mine):
@@ -57,12 +56,12 @@ def find_targets(graph: Graph, sink: str, model: Model | Crash | None = None) ->
     )
 
 
-def _corruptible(graph: Graph, model: Corruption, mine: set[str]) -> Iterator[Target]:
+def _changing(graph: Graph, columns: Sequence[str], mine: set[str]) -> Iterator[Target]:
     for operator in _breadth_first(graph, mine):
         if isinstance(operator, Sink) or (isinstance(operator, Source) and operator.tick is not None):
             continue
         streams = [s for port in operator.ports for s in port] or [operator.name]
-        there = [c for c in model.columns if any(c in graph.schema_of(s).names for s in streams)]
+        there = [c for c in columns if any(c in graph.schema_of(s).names for s in streams)]
         if there:
             yield Target(operator.name, f"has {', '.join(there)} to be corrupted")
 
@@ -121,20 +120,18 @@ def unprotected(graph: Graph) -> Graph:
     return replace(graph, operators=tuple(replace(o, protect=None) if o.protect else o for o in graph))
 
 
-def check_corruption(campaign: Campaign, layout: Layout) -> None:
-    """Refuse to corrupt what a trial cannot."""
+def check_changes(campaign: Campaign, layout: Layout) -> None:
+    """Refuse to change values that a trial cannot."""
     for name, model in campaign.models.items():
-        if not isinstance(model, Corruption):
+        if isinstance(model, Crash):
             continue
         for plan in layout.plans:
             for woven in plan.graph.of_kind(Faulty):
                 here = (woven.target,) in campaign.placed[name] and woven.role == "fault"
-                for column in (c for c in model.columns if here and c in woven.schema.names):
-                    kind = woven.schema.field(column).type
-                    if model.change == "bits" and not can_flip(kind):
-                        raise GraphError(
-                            f"model '{name}': no bits of {column}, which is {kind}, can be flipped: give change="
-                        )
+                for column in (c for c in model.changes if here and c in woven.schema.names):
+                    why_not = model.why_not(woven.schema.field(column))
+                    if why_not is not None:
+                        raise GraphError(f"model '{name}': {why_not}")
                     if any(column in (entry.key or ()) for entry in plan.entries):
                         raise GraphError(
                             f"model '{name}': at '{woven.target}' {column} is what tuples are dealt out and kept by, "

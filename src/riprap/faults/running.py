@@ -176,6 +176,9 @@ def _about(graph: Graph, setup: Setup) -> dict[str, Any]:
         name: _digest(dict(zip(t.column_names, t.columns, strict=True))) for name, t in setup.tables.items()
     }
     code = {o.name: _code(o.made_by) for o in graph.of_kind(Custom)}
+    for name, model in setup.campaign.models.items():
+        if not type(model).__module__.startswith("riprap."):
+            code[f"model {name}"] = _code(type(model))
     return {
         "application": graph.name,
         "fingerprint": fingerprint(graph, setup.campaign, {"feed": feed, "tables": tables, "code": code}),
@@ -209,7 +212,7 @@ def _digest(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _code(made_by: Any) -> str:
-    """Return the text of a user's operator, or its name where there is none."""
+    """Return the text of what a user wrote, or its name where there is none."""
     try:
         return inspect.getsource(made_by)
     except (OSError, TypeError):

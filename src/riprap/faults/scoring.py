@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from riprap.errors import RunError
-from riprap.faults.campaign import Campaign, Targets, Task, is_drawn
+from riprap.faults.campaign import Campaign, Targets, Task
 from riprap.faults.scores import Floats
 from riprap.faults.setup import Seeded
 from riprap.state.hashing import Hashes
@@ -93,7 +93,7 @@ def affected_sets(first: Seeded, campaign: Campaign, *, only: str | None = None)
     found: dict[str, Hashes | str] = {}
     seeds = {first.seed: first}
     for model in campaign.models:
-        repetitions = campaign.repetitions if is_drawn(campaign.models[model]) else 1
+        repetitions = campaign.repetitions if campaign.models[model].drawn else 1
         for targets in campaign.placed[model]:
             for offset in campaign.offsets:
                 place = place_id(model, targets, offset)

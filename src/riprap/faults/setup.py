@@ -17,13 +17,14 @@ from riprap.faults.crashing import Comeback, come_back, covers, group_of, leavin
 from riprap.faults.feeds import Feed, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_again, play_golden
 from riprap.faults.interleaving import interleave, set_apart, weave_lags
+from riprap.faults.models import Loss
 from riprap.faults.outputs import Form, Right
-from riprap.faults.placement import Target, check_corruption, place, unprotected
+from riprap.faults.placement import Target, check_changes, place, unprotected
 from riprap.faults.scores import Floats
 from riprap.faults.sections import lay_out, section_at
 from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
-from riprap.graph.faults import Corruption, Crash, Fault, Loss, Model, Replicas
+from riprap.graph.faults import Crash, Fault, FaultModel, Replicas
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.operators import Faulty, Inlet
 from riprap.operators.given import Pages
@@ -75,7 +76,7 @@ class Setup:
         lagging = weave_lags(bare) if campaign.interleave is not None else bare
         woven = weave(lagging, list(dict.fromkeys(names)), deep=campaign.deep)
         layout = compile_graph(woven, buckets=1, tasks=1)
-        check_corruption(campaign, layout)
+        check_changes(campaign, layout)
         rows = read_feed(woven, layout)
         if len(rows) > 1 and (campaign.crashes or campaign.stretch == "source"):
             raise GraphError(
@@ -255,7 +256,7 @@ class Seeded:
         task: Task,
         target: str,
         hit: Hit,
-        model: Model,
+        model: FaultModel,
         streams: Sequence[str] | None = None,
     ) -> None:
         """Let a fault hit some of a target's tuples, on all its streams or on some."""
@@ -264,9 +265,9 @@ class Seeded:
         known = self.incoming[target]
         own = harm.faults.setdefault(target, {})
         for stream, stretches in known.stretches(hit.first, hit.count).items():
-            fitting = _fitting(model, self.setup.graph.schema_of(stream).names)
-            if fitting is not None and (streams is None or stream in streams):
-                own[stream] = Fault(model=fitting, stretches=stretches, seed=self._seed(task, target, stream))
+            concerned = model.concerns(self.setup.graph.schema_of(stream).names)
+            if concerned and (streams is None or stream in streams):
+                own[stream] = Fault(model=model, stretches=stretches, seed=self._seed(task, target, stream))
         harm.count += hit.count
         for element, block, keys in known.hits(hit.first, hit.count):
             mine = harm.hits.setdefault(element, {})
@@ -320,14 +321,6 @@ class Seeded:
 
 # The seeds of replicas: far from those of golden runs.
 _REPLICA = 1_000_003
-
-
-def _fitting(model: Model, columns: Sequence[str]) -> Model | None:
-    """Return what a model does to a stream with some columns; None if nothing."""
-    if not isinstance(model, Corruption):
-        return model
-    there = tuple(c for c in model.columns if c in columns)
-    return replace(model, columns=there) if there else None
 
 
 def measured_rate(times: Floats, label: str) -> float:

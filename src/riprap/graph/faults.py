@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.errors import GraphError
 from riprap.graph.policies import Checkpoint, Consistent, Eventual
 
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Change = Callable[[pa.Array], pa.Array]
 # A tuple's place in what derives from its source: its position there, then the path it took.
 Place = tuple[int, ...]
 
@@ -31,74 +39,107 @@ class Stretch:
             raise GraphError(f"a stretch from {self.begin} to {self.end}: places of one length, in order")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Tuples are lost, but for a random share that a buffer has kept."""
+class Exposed(Protocol):
+    """The tuples of a stream in a batch, in order, as a model of faults meets them: some of them are hit.
 
-    keep: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.keep <= 1.0:
-            raise GraphError(f"keep={self.keep}: give the share of tuples that a buffer keeps, 0 to 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duplication:
-    """Tuples come more than once, one after the other."""
-
-    copies: int = 1
-
-    def __post_init__(self) -> None:
-        if self.copies < 1:
-            raise GraphError(f"copies={self.copies}: give how many more times a tuple comes, at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lateness:
-    """Tuples come after those that were so many positions of the source behind them: at 1, after the next."""
-
-    distance: int
-
-    def __post_init__(self) -> None:
-        if self.distance < 1:
-            raise GraphError(f"distance={self.distance}: give how many positions late, at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reordering:
-    """Tuples come late by a random number of positions each, from 0 up to and with a distance: in another order."""
-
-    distance: int
-
-    def __post_init__(self) -> None:
-        if self.distance < 1:
-            raise GraphError(f"distance={self.distance}: give within how many positions, at least 1")
-
-
-Change = Callable[[pa.Array], pa.Array]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corruption:
-    """Values of some columns are changed: a random bit of each, or as a function says."""
-
-    columns: tuple[str, ...]
-    change: Change | Literal["bits"] = "bits"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
-    """A stream as a whole is now more, now less behind, by up to and with so many positions, and in order.
-
-    A tuple that is behind by one comes after what derives from the next position on other streams. ``knots`` are
-    positions at which it is not behind at all.
+    Every method leaves them as they are and returns others. What is drawn for a tuple depends on the seed and on its
+    place alone, so it is the same whatever tasks and batches there are.
     """
 
-    distance: int
-    knots: tuple[int, ...] = ()
+    @property
+    def columns(self) -> Mapping[str, pa.Array]:
+        """The values of all tuples, by column; a column that nobody reads may be missing."""
+
+    @property
+    def hit(self) -> Bools:
+        """Which tuples the fault hits; in most batches none."""
+
+    @property
+    def position(self) -> Ints:
+        """The position in the source that each tuple derives from."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the fault."""
+
+    def words(self, draw: int = 0) -> Words:
+        """Draw 64 random bits for each tuple; another draw has others."""
+
+    def chance(self, draw: int = 0) -> Floats:
+        """Draw a number from 0 up to 1 for each tuple; another draw has others."""
+
+    def keep(self, which: Bools) -> Self:
+        """Lose all tuples but some."""
+
+    def change(self, column: str, change: Change) -> Self:
+        """Change the values that tuples which are hit have in a column; where nobody reads it, nothing."""
+
+    def repeat(self, times: Ints) -> Self:
+        """Let each tuple come so many times, one after the other: the last that a model does."""
+
+    def move(self, which: Bools, to: Ints) -> Self:
+        """Let some tuples come right after what derives from a later position: the last that a model does."""
 
 
-Model = Loss | Duplication | Lateness | Reordering | Corruption | Lag
+class FaultModel(ABC):
+    """What a fault does to tuples. Derive from it in a frozen dataclass, whose fields are the options of the model.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Shift(FaultModel):
+    ...     column: str
+    ...     by: int = 1
+    ...
+    ...     @property
+    ...     def changes(self):
+    ...         return (self.column,)
+    ...
+    ...     def apply(self, tuples):
+    ...         return tuples.change(self.column, lambda values: pa.compute.add(values, self.by))
+    >>> Fault(model=Shift(column="v")).describe()
+    "Shift(column='v', by=1) in 0 stretches"
+
+    Tuples that are not hit it leaves alone. What becomes of one depends on nothing but itself, the options and what is
+    drawn for it: trials compute with some tuples only. What is a property here may also be a plain attribute,
+    ``deep = True``. docs/extending.md shows one at work.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def apply(self, tuples: Exposed) -> Exposed:
+        """Return what becomes of the tuples of a batch."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether what happens depends on the seed."""
+        return False
+
+    @property
+    def deep(self) -> bool:
+        """Whether tuples are repeated, or come at another place than they did: it takes a number in their path."""
+        return False
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The columns whose values are changed: then it goes in front of every operator that has one of them."""
+        return ()
+
+    def why_not(self, column: pa.Field) -> str | None:
+        """Say why values of a column that it changes cannot be; None if they can."""
+        return None
+
+    def describe(self, where: str) -> str:
+        """Say in a line what happens; ``where`` is as "in 2 stretches"."""
+        return f"{self} {where}"
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Any], find: Callable[[str], Callable[..., Any]]) -> Self:
+        """Make it of the entries of a campaign file, called as its fields; ``find`` finds a function by its name."""
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in entries.items()})
+
+    def concerns(self, columns: Collection[str]) -> bool:
+        """Say whether it does anything to a stream with some columns."""
+        return not self.changes or not set(self.changes).isdisjoint(columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,40 +195,11 @@ class Crash:
 class Fault:
     """What happens to the tuples of some stretches; what is random about it is drawn with ``seed``."""
 
-    model: Model
+    model: FaultModel
     stretches: tuple[Stretch, ...] = field(default=())
     seed: int = 0
-
-    @property
-    def drawn(self) -> bool:
-        """Whether what happens depends on the seed."""
-        match self.model:
-            case Loss(keep=keep):
-                return 0.0 < keep < 1.0
-            case Corruption(change=change):
-                return change == "bits"
-        return isinstance(self.model, Reordering | Lag)
-
-    @property
-    def deep(self) -> bool:
-        """Whether tuples are repeated, or come at another place than they did: it takes a number in their path."""
-        return isinstance(self.model, Duplication | Lateness | Reordering | Lag)
 
     def describe(self) -> str:
         """Say in a line what happens."""
         many = len(self.stretches)
-        where = f"in {many} stretch{'' if many == 1 else 'es'}"
-        match self.model:
-            case Loss(keep=keep):
-                kept = f", {keep:.0%} kept" if keep else ""
-                return f"loses tuples {where}{kept}"
-            case Duplication(copies=copies):
-                return f"repeats tuples {where}, {copies + 1} times in all"
-            case Lateness(distance=distance):
-                return f"delays tuples {where} by {distance} positions"
-            case Reordering(distance=distance):
-                return f"reorders tuples {where} within {distance} positions"
-            case Corruption(columns=columns):
-                return f"corrupts {', '.join(columns)} {where}"
-            case Lag(distance=distance):
-                return f"is behind by up to {distance} positions"
+        return self.model.describe(f"in {many} stretch{'' if many == 1 else 'es'}")

@@ -7,21 +7,18 @@ tuples that are to come late come at the end of their batch at the latest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.graph.faults import Corruption, Duplication, Fault, Lag, Lateness, Loss, Reordering, Stretch
+from riprap.errors import GraphError
+from riprap.graph.faults import Bools, Change, Fault, Floats, Stretch, Words
 from riprap.graph.operators import Faulty
 from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
 from riprap.operators.given import Given, Result, hash_part, index_among
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Words = npt.NDArray[np.uint64]
 # So many bits number the tuples that derive from one.
 _SIBLING_BITS = 20
 
@@ -29,33 +26,90 @@ _SIBLING_BITS = 20
 def run_faulty(operator: Faulty, given: Given) -> Result:
     """Pass tuples on, but for what the fault does."""
     (chunk,) = given.inputs
-    fault = operator.fault
-    if fault is None:
-        return Result(outputs=(_repeat(chunk, None) if operator.deep else chunk,))
-    source, position = (given.tags[given.origin + n][chunk.rank] for n in (0, 1))
-    places = (position, *chunk.path)
-    hit = _hit(fault.stretches, source, places)
-    match fault.model:
-        case Loss(keep=keep):
-            lost = hit & (_chance(fault.seed, source, places) >= keep) if keep else hit
-            made = chunk.take(np.flatnonzero(~lost))
-            made = _repeat(made, None) if operator.deep else made
-        case Duplication(copies=copies):
-            made = _repeat(chunk, np.where(hit, copies + 1, 1))
-        case Corruption() as model:
-            made = _corrupt(chunk, model, fault.seed, hit, source, places)
-            made = _repeat(made, None) if operator.deep else made
-        case Lateness(distance=distance):
-            made = _move(chunk, given, hit, position + distance)
-        case Reordering(distance=distance):
-            late = np.floor(_chance(fault.seed, source, places) * (distance + 1)).astype(np.int64)
-            made = _move(chunk, given, hit & (late > 0), position + late)
-        case Lag() as model:
-            # Whatever stretches there are: it is the stream as a whole that is behind. A tuple that the one before it
-            # may have caught up with stands in line behind it.
-            lag, before = (lag_at(model, fault.seed, np.maximum(position - n, 0)) for n in (0, 1))
-            made = _move(chunk, given, (lag > 0) | (before > 0), position + lag)
-    return Result(outputs=(made,))
+    fault, placed = operator.fault, False
+    if fault is not None:
+        source, position = (given.tags[given.origin + n][chunk.rank] for n in (0, 1))
+        places = (position, *chunk.path)
+        hit = _hit(fault.stretches, source, places)
+        exposed = ExposedChunk(chunk, hit, source, places, fault, operator.target, given)
+        made = fault.model.apply(exposed)
+        if not isinstance(made, ExposedChunk):
+            raise exposed.wrong(f"its model must return tuples, and returned {made!r}")
+        chunk, placed = made.chunk, made.placed
+    return Result(outputs=(_repeat(chunk, None) if operator.deep and not placed else chunk,))
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedChunk:
+    """A chunk as a model of faults meets it; once it is ``placed``, its tuples have a number in their path for that."""
+
+    chunk: Chunk
+    hit: Bools
+    source: Ints
+    places: tuple[Ints, ...]
+    fault: Fault
+    target: str
+    given: Given
+    placed: bool = False
+
+    @property
+    def columns(self) -> Mapping[str, pa.Array]:
+        return self.chunk.columns
+
+    @property
+    def position(self) -> Ints:
+        return self.places[0]
+
+    @property
+    def seed(self) -> int:
+        return self.fault.seed
+
+    def words(self, draw: int = 0) -> Words:
+        return _word(self.seed ^ (draw << 48), self.source, self.places)
+
+    def chance(self, draw: int = 0) -> Floats:
+        return chance(self.seed ^ (draw << 48), self.source, self.places)
+
+    def keep(self, which: Bools) -> ExposedChunk:
+        self._check(deep=False)
+        rows = np.flatnonzero(which)
+        places = tuple(numbers[rows] for numbers in self.places)
+        chunk, source = self.chunk.take(rows), self.source[rows]
+        return replace(self, chunk=chunk, hit=self.hit[rows], source=source, places=places)
+
+    def change(self, column: str, change: Change) -> ExposedChunk:
+        self._check(deep=False)
+        rows = np.flatnonzero(self.hit)
+        whole = self.columns.get(column)
+        if whole is None or not len(rows):
+            return self
+        changed = change(whole.take(pa.array(rows)))
+        if len(changed) != len(rows):
+            raise self.wrong(f"of {len(rows)} values of {column} it made {len(changed)}")
+        where = np.arange(len(whole))
+        where[rows] = len(whole) + np.arange(len(rows))
+        if pa.types.is_dictionary(whole.type):
+            whole = whole.dictionary_decode()
+        values = pa.concat_arrays([whole, changed.cast(whole.type)]).take(pa.array(where))
+        return replace(self, chunk=self.chunk.with_columns({**self.columns, column: values}))
+
+    def repeat(self, times: Ints) -> ExposedChunk:
+        self._check(deep=True)
+        return replace(self, chunk=_repeat(self.chunk, times), placed=True)
+
+    def move(self, which: Bools, to: Ints) -> ExposedChunk:
+        self._check(deep=True)
+        return replace(self, chunk=_move(self.chunk, self.given, which, to), placed=True)
+
+    def _check(self, *, deep: bool) -> None:
+        if self.placed:
+            raise self.wrong("to repeat or move tuples must be the last that a model does")
+        if deep and not self.fault.model.deep:
+            raise self.wrong("a model that repeats or moves tuples must say deep = True")
+
+    def wrong(self, what: str) -> GraphError:
+        """Make the error of a model that does what it cannot."""
+        return GraphError(f"'{self.target}': {self.fault.describe()}: {what}")
 
 
 def _hit(stretches: Sequence[Stretch], source: Ints, places: Sequence[Ints]) -> Bools:
@@ -74,7 +128,7 @@ def _at_or_after(places: Sequence[Ints], mark: Sequence[int]) -> Bools:
     return found
 
 
-def _chance(seed: int, source: Ints, places: Sequence[Ints]) -> Floats:
+def chance(seed: int, source: Ints, places: Sequence[Ints]) -> Floats:
     """Draw a number from 0 up to 1 for each tuple, by its place."""
     return (_word(seed, source, places) >> np.uint64(11)).astype(np.float64) / (1 << 53)
 
@@ -114,7 +168,7 @@ def _move(chunk: Chunk, given: Given, moved: Bools, virtual: Ints) -> Chunk:
     nothing = np.zeros(chunk.rows, np.int64)
     rank, path = chunk.rank.copy(), [p.copy() for p in (*chunk.path, nothing, nothing)]
     rows = np.flatnonzero(moved)
-    rank[rows] = _last_up_to(source, position, chunk.rank[rows], virtual[rows])
+    rank[rows] = last_up_to(source, position, chunk.rank[rows], virtual[rows])
     for numbers in path[:-2]:
         numbers[rows] = LAST
     # Those that come to the same place stay in their order, key by key: what others there are makes no difference.
@@ -160,7 +214,7 @@ def _among_its_key(chunk: Chunk) -> Ints:
     return numbers
 
 
-def _last_up_to(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
+def last_up_to(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints:
     """Return for each of some ranks that of the last tuple of its source up to, and with, a virtual position."""
     found = rank.copy()
     for number in np.flatnonzero(np.bincount(source[rank])):
@@ -170,97 +224,3 @@ def _last_up_to(source: Ints, position: Ints, rank: Ints, virtual: Ints) -> Ints
         last = np.searchsorted(position[of_source], virtual[mine], "right") - 1
         found[mine] = np.maximum(of_source[np.maximum(last, 0)], rank[mine])
     return found
-
-
-def lagging_ranks(fault: Fault, source: Ints, position: Ints, ranks: Ints) -> Ints:
-    """Return where tuples of some ranks come to by a lag: the ranks of those that they come right after."""
-    assert isinstance(fault.model, Lag)
-    virtual = position[ranks] + lag_at(fault.model, fault.seed, position[ranks])
-    return _last_up_to(source, position, ranks, virtual)
-
-
-def lag_at(model: Lag, seed: int, position: Ints) -> Ints:
-    """Say how far behind a stream is at positions: straight lines between corners, and none at the knots.
-
-    Corners are at least ``distance`` apart and heights less than that, so no tuple overtakes another.
-    """
-    if not len(position):
-        return np.zeros(0, np.int64)
-    step = 2 * model.distance
-    first, last = int(position.min()) // step, int(position.max()) // step + 1
-    corners = np.arange(first, last + 2)
-    heights = np.floor(
-        _chance(seed, np.zeros(len(corners), np.int64), (corners,)) * (model.distance + 1)
-    ).astype(np.int64)
-    lag = np.interp(position, corners * step, heights)
-    knots = np.asarray(model.knots, np.int64)
-    if len(knots):
-        # Towards a knot it catches up, from as far as it takes.
-        after = np.searchsorted(knots, position, "right")
-        ahead = np.where(after < len(knots), knots[np.minimum(after, len(knots) - 1)] - position, np.inf)
-        lag = np.minimum(lag, np.maximum(ahead / 2 - 1, 0))
-        behind = np.where(after > 0, position - knots[np.maximum(after - 1, 0)], np.inf)
-        lag = np.minimum(lag, behind)
-    return np.floor(lag).astype(np.int64)
-
-
-def _corrupt(
-    chunk: Chunk, model: Corruption, seed: int, hit: Bools, source: Ints, places: Sequence[Ints]
-) -> Chunk:
-    rows = np.flatnonzero(hit)
-    if not len(rows):
-        return chunk
-    columns = dict(chunk.columns)
-    for number, name in enumerate(n for n in model.columns if n in columns):
-        values = columns[name].take(pa.array(rows))
-        if model.change == "bits":
-            word = _word(seed ^ (number << 48), source[rows], [p[rows] for p in places])
-            changed = flip_bits(values, word)
-        else:
-            changed = model.change(values)
-        where = np.arange(chunk.rows)
-        where[rows] = chunk.rows + np.arange(len(rows))
-        whole = columns[name]
-        if pa.types.is_dictionary(whole.type):
-            whole = whole.dictionary_decode()
-        both = pa.concat_arrays([whole, changed.cast(whole.type)])
-        columns[name] = both.take(pa.array(where))
-    return chunk.with_columns(columns)
-
-
-def can_flip(kind: pa.DataType) -> bool:
-    """Say whether bits of values of a type can be flipped."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    tests = ("boolean", "floating", "integer", "string", "timestamp", "date32")
-    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
-
-
-def flip_bits(values: pa.Array, word: Words) -> pa.Array:
-    """Flip a bit of every value, chosen by a random word; null stays null."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        return pa.compute.invert(values)
-    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        return flip_bits(values.cast(whole), word).cast(kind)
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        plain = values.fill_null(0).to_numpy(zero_copy_only=False)
-        bits = plain.view(f"u{plain.dtype.itemsize}")
-        width = np.uint64(8 * plain.dtype.itemsize)
-        flipped = (bits ^ (np.uint64(1) << (word % width)).astype(bits.dtype)).view(plain.dtype)
-        return pa.array(flipped, kind, mask=values.is_null().to_numpy(zero_copy_only=False))
-    if pa.types.is_string(kind):
-        return pa.array([_flip_text(v, int(w)) for v, w in zip(values.to_pylist(), word, strict=True)], kind)
-    raise TypeError(f"no bits of {kind} can be flipped: give a function")
-
-
-def _flip_text(text: str | None, word: int) -> str | None:
-    """Flip one of the lower six bits of an ASCII letter, so that it stays text."""
-    if not text:
-        return text
-    at = word % len(text)
-    letter = chr((ord(text[at]) ^ (1 << (word >> 32) % 6)) or 1)
-    return text[:at] + letter + text[at + 1 :]
