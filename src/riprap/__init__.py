@@ -54,9 +54,9 @@ if TYPE_CHECKING:
         to_tcp,
     )
     from riprap.graph.options import RunOptions
-    from riprap.graph.policies import checkpoint, consistent, eventual
     from riprap.graph.user_operator import Abandoned, CustomOperator
     from riprap.graph.windows import every, on_close, sliding, tumbling
+    from riprap.protection import Policy, checkpoint, consistent, eventual
     from riprap.runtime import Progress, Run
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "NotYetError",
     "OperatorError",
     "PageSpaceError",
+    "Policy",
     "Progress",
     "RiprapError",
     "Run",
@@ -120,9 +121,9 @@ _HOMES = {
         "to_spark", "to_sqlite", "to_tcp",
     ),
     "riprap.graph.options": ("RunOptions",),
-    "riprap.graph.policies": ("checkpoint", "consistent", "eventual"),
     "riprap.graph.user_operator": ("Abandoned", "CustomOperator"),
     "riprap.graph.windows": ("every", "on_close", "sliding", "tumbling"),
+    "riprap.protection": ("Policy", "checkpoint", "consistent", "eventual"),
     "riprap.runtime": ("Progress", "Run"),
 }  # fmt: skip
 

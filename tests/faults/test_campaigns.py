@@ -18,7 +18,7 @@ from riprap.faults.placement import place
 from riprap.faults.scores import Cut
 from riprap.faults.scoring import check_score
 from riprap.faults.setup import Setup
-from riprap.graph.policies import Checkpoint
+from riprap.protection import Checkpoint
 
 WHOLE = """
 sink: Out

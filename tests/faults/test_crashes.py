@@ -15,7 +15,7 @@ import riprap as rr
 from riprap.faults import Campaign, Crash, Replicas, Sum
 from riprap.faults.crashing import come_back
 from riprap.faults.setup import Setup
-from riprap.graph.policies import Policy
+from riprap.protection import Policy
 
 RATE = 10.0
 COUNT = 400

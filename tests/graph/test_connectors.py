@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import riprap as rr
+from riprap.durations import UNITS
 from riprap.expressions import parse_schema
-from riprap.graph.durations import UNITS
 from riprap.graph.operators import Sink
 
 

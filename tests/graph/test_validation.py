@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import riprap as rr
-from riprap.graph.durations import UNITS
+from riprap.durations import UNITS
 
 Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import riprap as rr
-from riprap.graph.durations import UNITS
+from riprap.durations import UNITS
 from riprap.graph.windows import Every, Window, span
 
 Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import riprap as rr
 from riprap.apps.attacks import ATTACK_SCHEMA, FollowAttacks
 from riprap.apps.syslog import END_OF_LOG, LINE_SCHEMA, ReadSyslog
+from riprap.durations import Duration
 from riprap.graph.connectors import SinkConnector, SourceConnector
-from riprap.graph.durations import Duration
 
 # What sshd says of a failed login itself, and what the old PAM, which has a name of its own in the log, says of it. The
 # new PAM speaks in sshd's name, just before sshd says the same: those lines do not count.

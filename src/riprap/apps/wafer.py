@@ -14,7 +14,7 @@ import riprap as rr
 from riprap.apps.wafer_model import PREDICTION_SCHEMA, Predict, require_river
 from riprap.graph.connectors import SinkConnector, SourceConnector
 from riprap.graph.graph import Restart
-from riprap.graph.policies import Policy
+from riprap.protection import Policy
 
 
 def finite(values: pa.Array) -> pa.Array:

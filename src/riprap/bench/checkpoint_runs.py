@@ -22,7 +22,7 @@ import xxhash
 import riprap as rr
 from riprap.bench.checkpoint_feeds import Feed
 from riprap.errors import RunError
-from riprap.graph.policies import Checkpoint
+from riprap.protection import Checkpoint
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 

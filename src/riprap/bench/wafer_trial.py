@@ -21,7 +21,7 @@ from riprap.apps.wafer import all_finite, finite
 from riprap.apps.wafer_outage import Outage, Prediction, predict, quality
 from riprap.errors import RunError
 from riprap.graph.connectors import SourceConnector
-from riprap.graph.policies import Policy
+from riprap.protection import Policy
 
 Scenario = Literal["checkpoint", "none"]
 SCENARIOS: tuple[Scenario, ...] = ("checkpoint", "none")

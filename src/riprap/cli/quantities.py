@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
-from riprap.graph.durations import seconds
+from riprap.durations import seconds
 
 Value = TypeVar("Value")
 

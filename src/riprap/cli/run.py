@@ -17,7 +17,7 @@ from riprap.cli.applications import (
 )
 from riprap.cli.screen import Screen
 from riprap.compiler import compile_graph
-from riprap.graph.durations import seconds
+from riprap.durations import seconds
 from riprap.graph.options import RunOptions
 
 SUMMARY = "run an application"

@@ -20,6 +20,7 @@ from riprap.errors import GraphError
 from riprap.graph.connectors import FromKafka, FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
+from riprap.protection import Settled
 from riprap.stage.arrival import Entry
 from riprap.stage.plan import Channel, Layout, Plan
 
@@ -73,6 +74,9 @@ def explain(layout: Layout) -> Iterator[tuple[str, str]]:
             left_out = [c for c in schema.names if c not in columns]
             note = f"; leaves out {', '.join(left_out)}" if left_out else ""
             yield "prune", f"{stream}: {', '.join(columns)}{note}"
+    for operator in layout.graph:
+        if operator.protect is not None:
+            yield "protect", f"{operator.name}: {operator.protect.describe()}"
     for plan in layout.plans:
         how = "a streaming query of Spark" if plan.ingests else f"a Spark job whose {plan.tasks} tasks stay"
         yield "run", (f"{plan.name}: " if many else "") + how
@@ -253,6 +257,9 @@ def _outlet(graph: Graph, stream: str, channels: tuple[Channel, ...]) -> Outlet:
 
 def _bare(operator: Operator) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
+    if operator.protect is not None:
+        settled = Settled(saved=operator.saving, kept=operator.replays)
+        operator = dataclasses.replace(operator, protect=settled)
     if isinstance(operator, Sink):
         return dataclasses.replace(operator, connector=Memory())
     if isinstance(operator, Lookup) and isinstance(operator.table, Rows):

@@ -94,7 +94,7 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
                 element.level = max([element.level, *(e.level + 1 for e in feeding if e is not element)])
                 return element
         return _made(elements, Element(place, level, placed=True))
-    if operator.replays:
+    if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
         return _made(elements, Element("", level))
     if isinstance(operator, Source):

@@ -6,13 +6,12 @@ from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
-from riprap.graph.policies import Consistent, Eventual
 
 
 def refuse_policies(graph: Graph) -> None:
     """Refuse policies this version cannot carry out: an operator never runs less protected than it says."""
     for operator in graph:
-        if isinstance(operator.protect, Consistent | Eventual):
+        if operator.protect is not None and not operator.protect.CARRIED_OUT:
             raise NotYetError(
                 f"{operator}: protect={operator.protect} is not carried out by this version. "
                 "Remove it to run unprotected"

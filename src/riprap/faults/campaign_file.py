@@ -18,8 +18,9 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -27,14 +28,17 @@ from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign
 from riprap.faults.models import MODELS
 from riprap.faults.scores import Count, Mean, Overlap, Own, Rmse, Score, Sum
-from riprap.graph.faults import Crash, FaultModel, Protection, Replicas
-from riprap.graph.policies import checkpoint, consistent, eventual
+from riprap.graph.faults import Crash, FaultModel, Replicas
+from riprap.protection import POLICIES, Policy
 
 _PLAIN = (
     *("sink", "section", "clock", "by", "stretch", "repetitions", "golden", "interleave"),
     *("threshold", "covered", "signed", "seed"),
 )
 _LISTS = ("offsets", "key")
+# Where users find the classes that theirs derive from.
+_HOMES: Mapping[type, str] = {FaultModel: "riprap.faults", Policy: "riprap.protection"}
+Kind = TypeVar("Kind")
 
 
 def read_campaign(file: Path) -> Campaign:
@@ -106,49 +110,51 @@ def _model(told: Any, folder: Path) -> FaultModel | Crash:
         if "protection" in known:
             known["protection"] = _protection(known["protection"])
         return Crash(**known)
-    model = MODELS.get(kind) or _own_model(kind)
-    fields = dataclasses.fields(model)  # type: ignore[arg-type]
-    needs = any(f.default is f.default_factory is dataclasses.MISSING for f in fields)
-    entries = _entries(kind, options if needs else options or {}, tuple(f.name for f in fields))
-    return model.from_entries(entries, lambda text: _function(text, folder))
-
-
-def _own_model(kind: str) -> type[FaultModel]:
-    """Find a user's class that is written ``module:Class``."""
-    module, colon, name = kind.rpartition(":")
-    if not colon:
+    if kind not in MODELS and ":" not in kind:
         raise GraphError(
             f"model '{kind}': there are {', '.join(MODELS)} and crash; one of your own is written module:Class"
         )
+    model = MODELS.get(kind) or _own("model", kind, FaultModel)
+    return model.from_entries(_fields(kind, options, model), lambda text: _function(text, folder))
+
+
+def _fields(kind: str, options: Any, found: type) -> dict[str, Any]:
+    """Read the entries of a dataclass; there may be none where none is needed."""
+    fields = dataclasses.fields(found)
+    needs = any(f.default is f.default_factory is dataclasses.MISSING for f in fields)
+    return _entries(kind, options if needs else options or {}, tuple(f.name for f in fields))
+
+
+def _own(what: str, kind: str, base: type[Kind]) -> type[Kind]:
+    """Find a user's class that is written ``module:Class``."""
+    module, _, name = kind.rpartition(":")
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        raise GraphError(f"model '{kind}': {error}. Put it beside the campaign, or on PYTHONPATH") from error
-    if not (isinstance(found, type) and issubclass(found, FaultModel) and dataclasses.is_dataclass(found)):
+        raise GraphError(f"{what} '{kind}': {error}. Put it beside the campaign, or on PYTHONPATH") from error
+    if not (isinstance(found, type) and issubclass(found, base) and dataclasses.is_dataclass(found)):
         raise GraphError(
-            f"model '{kind}': {module} has no dataclass '{name}' that derives from riprap.faults.FaultModel"
+            f"{what} '{kind}': {module} has no dataclass '{name}' that derives from {_HOMES[base]}.{base.__name__}"
         )
     return found
 
 
-def _protection(told: Any) -> Protection | str | None:
+def _protection(told: Any) -> Policy | Replicas | str | None:
     if told in (None, "none"):
         return None
     if told == "own":
         return "own"
     kind, options = _one("protection", told)
-    if kind == "checkpoint":
-        return checkpoint(**_entries(kind, options, ("every", "keep")))
-    if kind == "consistent":
-        return consistent(**_entries(kind, options, ("period",)))
-    if kind == "eventual":
-        return eventual(**_entries(kind, options, ("every",)))
+    if kind in POLICIES:
+        policy = POLICIES[kind]
+        return policy(**_entries(kind, options, tuple(signature(policy).parameters)))
     if kind == "replicas":
         known = _entries(kind, options or {}, ("failover", "group", "diverging"))
         return Replicas(**{**known, "group": _list("group", known.get("group", ()))})
-    raise GraphError(
-        f"protection '{kind}': there are own, none, checkpoint, consistent, eventual and replicas"
-    )
+    if ":" in kind:
+        own = _own("protection", kind, Policy)
+        return own(**_fields(kind, options, own))
+    raise GraphError(f"protection '{kind}': there are own, none, {', '.join(POLICIES)} and replicas")
 
 
 def _function(text: str, folder: Path) -> Callable[..., Any]:

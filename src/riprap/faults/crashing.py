@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -13,14 +12,13 @@ from riprap.faults.targets import Incoming
 from riprap.graph.faults import Crash, Replicas
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.operators import Faulty, Operator
-from riprap.graph.policies import Checkpoint, Consistent, Eventual
 from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
+from riprap.protection import Outage, Policy
+from riprap.protection.policy import Holds
 from riprap.stage.fused import State
 from riprap.state.checkpoints.restoring import cap_page
 from riprap.state.hashing import Hashes
-
-Holds = Literal["kept", "empty", "older"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +45,15 @@ def come_back(crash: Crash, operator: Operator, *, restart: Restart, rate: float
     own = crash.protection == "own" or isinstance(crash.protection, Replicas)
     protection = operator.protect if own else crash.protection
     assert not isinstance(protection, str | Replicas)
-    misses = (restart if crash.restart == "own" else crash.restart) == "live"
-    match protection:
-        case Consistent() | Eventual():
-            # What it had not finished is sent to it again.
-            return Comeback(misses=False, holds="kept")
-        case Checkpoint() if replace(operator, protect=protection).replays:
-            return Comeback(misses=False, holds="kept")
-        case _ if crash.memory == "kept":
-            return Comeback(misses=misses, holds="kept")
-        case Checkpoint(every=every):
-            age = crash.age if crash.age is not None else chance * every
-            return Comeback(misses, "older", age=round(age * rate), every=max(1, round(every * rate)))
-        case _:
-            return Comeback(misses=misses, holds="empty")
+    outage = Outage(
+        misses=(restart if crash.restart == "own" else crash.restart) == "live",
+        memory=crash.memory,
+        age=crash.age,
+        chance=chance,
+    )
+    back = (protection or Policy()).after(replace(operator, protect=protection), outage)
+    every = max(1, round(back.every * rate)) if back.every else 0
+    return Comeback(back.misses, back.holds, age=round(back.age * rate), every=every)
 
 
 def state_after(

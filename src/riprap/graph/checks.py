@@ -12,7 +12,6 @@ import pyarrow as pa
 from riprap.errors import GraphError
 from riprap.expressions import ExpressionError, type_name
 from riprap.graph.location import Location
-from riprap.graph.policies import Checkpoint, Consistent, Eventual, Policy
 from riprap.graph.stream import Stream
 from riprap.graph.windows import Window
 
@@ -159,20 +158,6 @@ class Here:
             ):
                 raise self.error(f"delta= needs a number, '{window.on}' is {type_name(kind)}", "Cast it")
         return window
-
-    def policy(self, protect: Policy | None, *, stateful: bool) -> None:
-        if protect is None:
-            return
-        if not isinstance(protect, Checkpoint | Consistent | Eventual):
-            raise self.error(
-                f"protect={protect!r} is not a policy", "Write rr.checkpoint(every='10s') or another"
-            )
-        if isinstance(protect, Checkpoint | Eventual) and not stateful:
-            kind = type(protect).__name__.lower()
-            raise self.error(
-                f"protect=rr.{kind}(...) saves state, and a {self.kind.lower()} has none",
-                "Move the policy to a stateful operator, or leave it out",
-            )
 
 
 def has(schema: pa.Schema) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.errors import GraphError
-from riprap.graph.policies import Checkpoint, Consistent, Eventual
+from riprap.protection import Policy
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -159,9 +159,6 @@ class Replicas:
             raise GraphError(f"failover={self.failover}: give how many seconds it takes, 0 or more")
 
 
-Protection = Checkpoint | Consistent | Eventual | Replicas
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
     """An operator is gone for an outage, and comes back as its protection lets it.
@@ -172,7 +169,7 @@ class Crash:
     taken; without it that is drawn, anything up to its interval.
     """
 
-    protection: Protection | Literal["own"] | None = "own"
+    protection: Policy | Replicas | Literal["own"] | None = "own"
     restart: Literal["own", "live", "resume"] = "own"
     memory: Literal["lost", "kept"] = "lost"
     age: float | None = None

@@ -106,6 +106,15 @@ class Graph:
         """Return the operators that another reads from, one for each stream; control ports not included."""
         return tuple(self.producer(stream) for stream in operator.inputs)
 
+    def reached_from(self, name: str) -> tuple[str, ...]:
+        """Name the operators that what one puts out reaches, in order, but for sinks."""
+        reached: list[str] = []
+        for operator in self.operators:
+            before = {b.name for b in self.before(operator)}
+            if before & {name, *reached} and not isinstance(operator, Sink):
+                reached.append(operator.name)
+        return tuple(reached)
+
     def fold(
         self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False
     ) -> dict[str, Value]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
+from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
-from riprap.graph.durations import Duration, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

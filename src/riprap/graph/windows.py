@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
-from riprap.graph.durations import Duration, seconds
 
 Shape = Literal["sliding", "tumbling"]
 _ALL_OF_TIME = 2**62

@@ -11,11 +11,11 @@ from riprap.model.techniques import (
     Checkpoints,
     ConsistentRegion,
     Groups,
-    Protection,
     Replication,
     Technique,
     Unprotected,
 )
+from riprap.protection import Protection
 
 __all__ = [
     "Annotated",

@@ -14,41 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink
-from riprap.graph.policies import Checkpoint, Consistent
 from riprap.model.parts import Part
-
-Restore = Literal["scratch", "checkpoint", "whole"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """What one operator has.
-
-    ``restore`` is what comes back after a crash: nothing, a checkpoint between ``age[0]`` and ``age[1]`` seconds old,
-    or all of it. ``kept`` says that what comes in meanwhile waits instead of being lost. ``group`` names the
-    high-availability group it is in, whose other replica takes over after ``failover`` seconds; ``copies`` are those
-    that all take part, their results deduplicated. ``every`` is how often it is saved, for the cost.
-    """
-
-    restore: Restore = "scratch"
-    age: tuple[float, float] = (0.0, 0.0)
-    kept: bool = False
-    group: str | None = None
-    failover: float = 0.0
-    copies: int = 1
-    every: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in (("age", self.age[0]), ("failover", self.failover), ("every", self.every)):
-            if not 0 <= value < float("inf"):
-                raise ModelError(f"{name} of a protection is {value!r}: give seconds of at least zero")
-        if not self.age[0] <= self.age[1] < float("inf"):
-            raise ModelError(f"age of a protection is {self.age!r}: give the least and the greatest")
+from riprap.protection import Protection
 
 
 class Technique(Protocol):
@@ -147,30 +118,9 @@ class Annotated:
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
         protections: dict[str, Protection] = {}
         for operator in self.graph:
-            policy = operator.protect
-            if isinstance(policy, Checkpoint):
-                protections[operator.name] = Protection(
-                    restore="checkpoint", age=(0.0, policy.every), every=policy.every
-                )
-            elif isinstance(policy, Consistent):
-                region = [operator.name, *_reached(self.graph, operator.name)]
-                for name in region:
-                    protections[name] = Protection(restore="whole", kept=True, every=policy.period)
-            elif policy is not None:
-                raise ModelError(
-                    f"operator '{operator.name}': there is no model of {type(policy).__name__} yet. "
-                    "Name a technique with --technique"
-                )
+            if operator.protect is not None:
+                protections.update(operator.protect.modelled(operator, self.graph))
         return protections
-
-
-def _reached(graph: Graph, name: str) -> list[str]:
-    reached: list[str] = []
-    for operator in graph:
-        before = [b.name for b in graph.before(operator)]
-        if any(b == name or b in reached for b in before) and not isinstance(operator, Sink):
-            reached.append(operator.name)
-    return reached
 
 
 def _known(parts: Sequence[Part], names: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from riprap.errors import ModelError
 from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Floats, Wiring
 from riprap.model.failing import mean_flows
 from riprap.model.parts import Part
-from riprap.model.techniques import Protection
+from riprap.protection import Protection
 
 _RESTORES = {"scratch": SCRATCH, "checkpoint": CHECKPOINT, "whole": WHOLE}
 

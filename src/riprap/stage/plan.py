@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
-from riprap.graph.policies import Checkpoint
+from riprap.protection import Saving
 from riprap.stage.arrival import Entry
 
 _CLOCK = "clock/"
@@ -77,9 +77,9 @@ class Plan:
         return any(o.stateful for o in self.graph)
 
     @property
-    def protected(self) -> Mapping[str, Checkpoint]:
+    def protected(self) -> Mapping[str, Saving]:
         """The operators whose state is saved, and how."""
-        return {o.name: o.protect for o in self.graph if isinstance(o.protect, Checkpoint) and o.stateful}
+        return {o.name: o.saving for o in self.graph if o.saving is not None}
 
     @property
     def replays(self) -> bool:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from riprap.expressions import Named, UserAggregate, UserFunction
+from riprap.graph.checks import Here
 from riprap.graph.graph import Restart
 from riprap.graph.operators import Operator
 from riprap.graph.stream import Stream
+from riprap.protection import check_policy
 
 
 class Builder:
@@ -43,7 +45,10 @@ class Builder:
                 return operator
         return None
 
-    def _add(self, operator: Operator) -> Stream:
+    def _add(self, here: Here, operator: Operator) -> Stream:
+        against = check_policy(operator.protect, operator)
+        if against is not None:
+            raise here.error(*against)
         self._operators[operator.name] = operator
         return Stream(operator.name, operator.schema, self.root)
 

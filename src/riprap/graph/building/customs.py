@@ -15,9 +15,9 @@ from riprap.graph.building.builder import Builder
 from riprap.graph.building.routing import named_outputs
 from riprap.graph.checks import Here, Port
 from riprap.graph.operators import Custom
-from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
 from riprap.graph.user_operator import CustomOperator, overrides
+from riprap.protection import Policy
 
 Schema: TypeAlias = str | pa.Schema
 
@@ -83,8 +83,8 @@ class Customs(Builder):
         names = () if outputs is None else tuple(outputs)
         streams = (here.full_name,) if outputs is None else named_outputs(here, self, names)
         schemas = tuple(_schema(here, s) for s in ((schema,) if outputs is None else outputs.values()))
-        here.policy(protect, stateful=not stateless)
         stream = self._add(
+            here,
             Custom(
                 name=here.full_name,
                 location=here.location,
@@ -101,7 +101,7 @@ class Customs(Builder):
                 stateless=stateless,
                 state=state,
                 kinds=() if state is None else tuple(dict.fromkeys(_dataclasses_in(state))),
-            )
+            ),
         )
         if outputs is None:
             return stream

@@ -12,7 +12,6 @@ from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Port, has
 from riprap.graph.connectors import (
     FileSink,
-    FromSpark,
     SinkConnector,
     SourceConnector,
     ToKafka,
@@ -22,8 +21,8 @@ from riprap.graph.connectors import (
     sink_of,
 )
 from riprap.graph.operators import Operator, Sink, Source
-from riprap.graph.policies import Consistent, Policy
 from riprap.graph.stream import Stream
+from riprap.protection import Policy
 
 
 class Edges(Builder):
@@ -45,7 +44,7 @@ class Edges(Builder):
         ``ordering`` names a column by which tuples of several sources interleave; it must not fall within a source.
         """
         here = Here("Source", name, self)
-        return self._add(_source(here, connector, position, ordering, protect))
+        return self._add(here, _source(here, connector, position, ordering, protect))
 
     def clock(
         self,
@@ -69,7 +68,7 @@ class Edges(Builder):
             raise here.error(
                 f"time= must name a timestamp, '{time}' is {type_name(kind)}", has(source.schema)
             )
-        stream = self._add(source)
+        stream = self._add(here, source)
         return Stream(stream.name, stream.schema, self.root, ticks=True)
 
     def sink(
@@ -86,7 +85,6 @@ class Edges(Builder):
         """
         here = Here("Sink", name, self, stream)
         inputs = here.port(stream)
-        here.policy(protect, stateful=False)
         with here:
             connector = sink_of(connector) if isinstance(connector, str | Path) else connector
         if not isinstance(connector, SinkConnector):
@@ -96,6 +94,7 @@ class Edges(Builder):
         _check_folder(here, connector, self._operators.values())
         _check_columns(here, connector, inputs.schema)
         self._add(
+            here,
             Sink(
                 name=here.full_name,
                 location=here.location,
@@ -103,7 +102,7 @@ class Edges(Builder):
                 schema=inputs.schema,
                 protect=protect,
                 connector=connector,
-            )
+            ),
         )
 
 
@@ -136,8 +135,7 @@ def _source(
             f"ordering= must name a column of whole numbers, dates or timestamps, '{ordering}' is {got}",
             has(schema),
         )
-    here.policy(protect, stateful=False)
-    source = Source(
+    return Source(
         name=here.full_name,
         location=here.location,
         ports=(),
@@ -148,12 +146,6 @@ def _source(
         ordering=ordering,
         tick=tick,
     )
-    if isinstance(protect, Consistent) and not source.traits.consistent:
-        raise here.error(
-            f"it cannot start a consistent region: {source.traits.why_not}",
-            "Name its position= column" if isinstance(connector, FromSpark) else "Protect it in another way",
-        )
-    return source
 
 
 def _check_folder(here: Here, connector: SinkConnector, operators: Iterable[Operator]) -> None:

@@ -10,8 +10,8 @@ from riprap.expressions import Scope, Variables, parse_condition, parse_select, 
 from riprap.graph.building.builder import Builder, schema_of
 from riprap.graph.checks import Here, Port
 from riprap.graph.operators import Functor
-from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
+from riprap.protection import Policy
 
 
 class Functors(Builder):
@@ -57,8 +57,8 @@ class Functors(Builder):
             scope = Scope.of(schema)
             condition = parse_condition(where, scope, self._functions) if where is not None else None
             chosen = parse_select(select if select is not None else "*", scope, self._functions)
-        here.policy(protect, stateful=kept is not None)
         return self._add(
+            here,
             Functor(
                 name=here.full_name,
                 location=here.location,
@@ -69,5 +69,5 @@ class Functors(Builder):
                 select=chosen,
                 by=keys,
                 variables=kept,
-            )
+            ),
         )

@@ -8,15 +8,15 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from riprap.durations import Duration
 from riprap.errors import GraphError
 from riprap.expressions import type_name
 from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Inputs, Port, has
-from riprap.graph.durations import Duration
 from riprap.graph.operators import Deduplicate, Delay, Gate, Throttle
-from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
 from riprap.graph.windows import microseconds
+from riprap.protection import Policy
 
 # So far from the ends of 64 bits that no time plus this runs over.
 _LONGEST = 1 << 60
@@ -56,8 +56,8 @@ class Holding(Builder):
             raise here.error(f"tuples= is {tuples!r}", "Give it a whole number of at least 1")
         if tuples is not None and (on is not None or clock is not None):
             raise here.error("on= and clock= go with time=, not with tuples=", "Leave them out")
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             Deduplicate(
                 name=here.full_name,
                 location=here.location,
@@ -69,7 +69,7 @@ class Holding(Builder):
                 tuples=tuples,
                 time=_duration(here, time) if time is not None else None,
                 on=on,
-            )
+            ),
         )
 
     def delay(
@@ -90,8 +90,8 @@ class Holding(Builder):
         here = Here("Delay", name, self, stream)
         inputs = here.port(stream)
         keys = here.keys(by, inputs)
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             Delay(
                 name=here.full_name,
                 location=here.location,
@@ -102,7 +102,7 @@ class Holding(Builder):
                 by=keys,
                 on=on,
                 time=_duration(here, time),
-            )
+            ),
         )
 
     def throttle(
@@ -124,8 +124,8 @@ class Holding(Builder):
         here = Here("Throttle", name, self, stream)
         inputs = here.port(stream)
         keys = here.keys(by, inputs)
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             Throttle(
                 name=here.full_name,
                 location=here.location,
@@ -136,7 +136,7 @@ class Holding(Builder):
                 by=keys,
                 on=on,
                 gap=_gap(here, rate),
-            )
+            ),
         )
 
     def gate(
@@ -158,8 +158,8 @@ class Holding(Builder):
         keys = here.keys(by, inputs, answers)
         if not isinstance(unacknowledged, int) or isinstance(unacknowledged, bool) or unacknowledged < 1:
             raise here.error(f"unacknowledged= is {unacknowledged!r}", "Give it a whole number of at least 1")
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             Gate(
                 name=here.full_name,
                 location=here.location,
@@ -168,7 +168,7 @@ class Holding(Builder):
                 protect=protect,
                 by=keys,
                 unacknowledged=unacknowledged,
-            )
+            ),
         )
 
 

@@ -10,9 +10,9 @@ from riprap.graph.building.builder import Builder, schema_of
 from riprap.graph.checks import Here, Port
 from riprap.graph.operators import Barrier, Join
 from riprap.graph.operators.pairing import Outer
-from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
 from riprap.graph.windows import Window
+from riprap.protection import Policy
 
 
 class Pairing(Builder):
@@ -68,9 +68,9 @@ class Pairing(Builder):
         with here:
             condition = parse_condition(where, scope, self._functions) if where is not None else None
             chosen = parse_select(select, scope, self._functions)
-        here.policy(protect, stateful=True)
         ticking = any(w.ticking and not w.empty for w in windows)
         return self._add(
+            here,
             Join(
                 name=here.full_name,
                 location=here.location,
@@ -85,7 +85,7 @@ class Pairing(Builder):
                 where=condition,
                 select=chosen,
                 outer=outer,
-            )
+            ),
         )
 
     def barrier(
@@ -111,8 +111,8 @@ class Pairing(Builder):
         scope = Scope.qualified(dict(zip(names, schemas, strict=True)), shared=frozenset(keys))
         with here:
             chosen = parse_select(select, scope, self._functions)
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             Barrier(
                 name=here.full_name,
                 location=here.location,
@@ -123,7 +123,7 @@ class Pairing(Builder):
                 names=names,
                 schemas=schemas,
                 select=chosen,
-            )
+            ),
         )
 
 

@@ -16,8 +16,8 @@ from riprap.graph.connectors import Files, Rows
 from riprap.graph.operators import Lookup, Punctor, Split, Union
 from riprap.graph.operators.lookup import Missing
 from riprap.graph.operators.routing import Place
-from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
+from riprap.protection import Policy
 
 
 class Routing(Builder):
@@ -59,8 +59,7 @@ class Routing(Builder):
                 else routing_table(here, inputs, names, first, on, table, default)
             ),
         )
-        here.policy(protect, stateful=False)
-        self._add(split)
+        self._add(here, split)
         return {n: Stream(s, inputs.schema, self.root) for n, s in zip(names, streams, strict=True)}
 
     def _conditions(
@@ -87,15 +86,15 @@ class Routing(Builder):
         """Add a union: the tuples of several streams of one schema as one stream, in the order they arrive."""
         here = Here("Union", name, self, streams)
         inputs = here.port(streams)
-        here.policy(protect, stateful=False)
         return self._add(
+            here,
             Union(
                 name=here.full_name,
                 location=here.location,
                 ports=(inputs.streams,),
                 schema=inputs.schema,
                 protect=protect,
-            )
+            ),
         )
 
     def punctor(
@@ -108,8 +107,8 @@ class Routing(Builder):
             raise here.error(f"place= is {place!r}", f"It is one of {', '.join(get_args(Place))}")
         with here:
             condition = parse_condition(where, Scope.of(inputs.schema), self._functions)
-        here.policy(protect, stateful=False)
         return self._add(
+            here,
             Punctor(
                 name=here.full_name,
                 location=here.location,
@@ -118,7 +117,7 @@ class Routing(Builder):
                 protect=protect,
                 where=condition,
                 place=place,
-            )
+            ),
         )
 
     def lookup(
@@ -157,8 +156,8 @@ class Routing(Builder):
         )
         with here:
             chosen = parse_select(select, scope, self._functions)
-        here.policy(protect, stateful=False)
         return self._add(
+            here,
             Lookup(
                 name=here.full_name,
                 location=here.location,
@@ -171,7 +170,7 @@ class Routing(Builder):
                 names=(label, name),
                 select=chosen,
                 missing=missing,
-            )
+            ),
         )
 
 

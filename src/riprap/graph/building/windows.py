@@ -11,9 +11,9 @@ from riprap.expressions.ordering import Ordering, parse_order
 from riprap.graph.building.builder import Builder, schema_of
 from riprap.graph.checks import Here, Inputs, Port
 from riprap.graph.operators import Aggregate, Sort, TopN
-from riprap.graph.policies import Policy
 from riprap.graph.stream import Stream
 from riprap.graph.windows import Emit, Every, OnClose, Window, every, on_close
+from riprap.protection import Policy
 
 
 class Windowed(Builder):
@@ -49,9 +49,9 @@ class Windowed(Builder):
             raise here.error(
                 f"select= names {taken[0]!r} again", "The key's columns come first by themselves"
             )
-        here.policy(protect, stateful=True)
         key_fields = [inputs.schema.field(k) for k in keys]
         return self._add(
+            here,
             Aggregate(
                 name=here.full_name,
                 location=here.location,
@@ -63,7 +63,7 @@ class Windowed(Builder):
                 window=window,
                 emit=rule,
                 aggregation=aggregation,
-            )
+            ),
         )
 
     def sort(
@@ -83,8 +83,8 @@ class Windowed(Builder):
         """
         here = Here("Sort", name, self, stream)
         inputs, keys, ordering = self._sorting(here, stream, order, window, by)
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             Sort(
                 name=here.full_name,
                 location=here.location,
@@ -95,7 +95,7 @@ class Windowed(Builder):
                 by=keys,
                 window=window,
                 order=ordering,
-            )
+            ),
         )
 
     def top(
@@ -115,8 +115,8 @@ class Windowed(Builder):
         inputs, keys, ordering = self._sorting(here, stream, order, window, by)
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             raise here.error(f"n= is {n!r}", "Give it a whole number of at least 1")
-        here.policy(protect, stateful=True)
         return self._add(
+            here,
             TopN(
                 name=here.full_name,
                 location=here.location,
@@ -128,7 +128,7 @@ class Windowed(Builder):
                 window=window,
                 order=ordering,
                 n=n,
-            )
+            ),
         )
 
     def _sorting(

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
 
+from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
 from riprap.graph.connectors.checks import whole_number
 from riprap.graph.connectors.files import FORMATS
 from riprap.graph.connectors.notation import CompressionOptions, WriteOptions, Writing, writing_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.durations import Duration, seconds
 
 FileFormat = Literal["parquet", "csv", "json"]
 

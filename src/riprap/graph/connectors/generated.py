@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from riprap.durations import Duration, seconds
 from riprap.graph.connectors.checks import pace, tuples_a_second, whole_number
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.durations import Duration, seconds
 
 _TIME = pa.field("time", pa.timestamp("us", "UTC"))
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Unpack
 
 import pyarrow as pa
 
+from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
 from riprap.graph.connectors.checks import (
     MOST_RECORD_BYTES,
@@ -24,7 +25,6 @@ from riprap.graph.connectors.checks import (
 )
 from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

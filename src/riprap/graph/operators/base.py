@@ -11,7 +11,7 @@ import pyarrow as pa
 from riprap.expressions import Named
 from riprap.expressions.tree import Column
 from riprap.graph.location import Location
-from riprap.graph.policies import Policy
+from riprap.protection import Policy, Saving
 
 Needed = Mapping[str, frozenset[str]]
 Copies = Mapping[str, frozenset[tuple[int, str]]]
@@ -52,6 +52,7 @@ class Operator:
     """
 
     TRAITS: ClassVar[Traits]
+    REMEDY: ClassVar[str] = "Protect it in another way"
 
     name: str
     location: Location
@@ -95,9 +96,29 @@ class Operator:
         return ()
 
     @property
-    def replays(self) -> bool:
-        """Whether, protected by checkpoints, it is useless without the tuples that came in since the last one."""
+    def pairs(self) -> bool:
+        """Whether it brings tuples together by their number, so that all go wrong after one that is lost."""
         return False
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it cannot be in a consistent region."""
+        return self.REMEDY
+
+    @property
+    def unrepeatable(self) -> tuple[str, str] | None:
+        """Why its results cannot count exactly once, and what to do; None if they can."""
+        return (self.traits.why_not, self.remedy) if self.traits.why_not else None
+
+    @property
+    def replays(self) -> bool:
+        """Whether its input is kept upstream until it is saved, and computed again after a loss."""
+        return self.protect is not None and self.protect.keeps_input(self)
+
+    @property
+    def saving(self) -> Saving | None:
+        """How its state is saved, None if it is not."""
+        return self.protect.saving(self) if self.protect is not None and self.stateful else None
 
     @property
     def holds_objects(self) -> bool:

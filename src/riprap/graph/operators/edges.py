@@ -34,6 +34,10 @@ class Source(Operator):
         """What holds after a failure, in a word; nothing of a Spark DataFrame in no order."""
         return None if self.traits is self.UNORDERED else self.connector.PROMISE.word
 
+    @property
+    def remedy(self) -> str:
+        return "Name its position= column" if self.traits is self.UNORDERED else Operator.REMEDY
+
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return ()
 

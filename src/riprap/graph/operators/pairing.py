@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from riprap.expressions import Expression, Named
 from riprap.graph.operators.base import Copies, Needed, Operator, Traits, plain_copies, read_by, typed
-from riprap.graph.policies import Checkpoint
 from riprap.graph.windows import Window
 
 Outer = Literal["inner", "left", "full"]
@@ -169,9 +168,9 @@ class Barrier(Pairing):
         return replace(self.TRAITS, state=self.TRAITS.state * len(self.ports))
 
     @property
-    def replays(self) -> bool:
+    def pairs(self) -> bool:
         # If tuples of one port were lost, all that come after them would be brought together with the wrong ones.
-        return isinstance(self.protect, Checkpoint)
+        return True
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class Protection:
         channels: Path,
     ) -> Protection:
         """Take from a plan what its agent has to know."""
-        operators = [(plan.graph[name], policy) for name, policy in plan.protected.items()]
+        operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
         return cls(
             element=plan.name,
             home=str(home),
@@ -73,16 +73,16 @@ class Protection:
             operators=tuple(
                 Protected(
                     name=operator.name,
-                    every=policy.every,
-                    keep=policy.keep,
-                    group=None if policy.group == "auto" else policy.group,
+                    every=saving.every,
+                    keep=saving.keep,
+                    group=saving.group,
                     layout=layouts[operator.name],
                     slots=plan.saved_slots(operator.name),
                     slides=tuple(f"{operator.name}/{slot}" for slot in operator.slides),
                     replays=operator.replays,
                     sealed=operator.holds_objects,
                 )
-                for operator, policy in operators
+                for operator, saving in operators
             ),
         )
 

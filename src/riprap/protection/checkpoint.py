@@ -1,16 +1,17 @@
-"""Fault-tolerance policies, as values written beside the operators that need them."""
+"""Independent, incremental checkpoints of one operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
-from riprap.graph.durations import Duration, seconds
+from riprap.protection.policy import Policy, Protectable, Saving, lacks_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Policy):
     """Save the operator's state every so many seconds, keeping the newest versions.
 
     A group of at most ``group`` tuples of a window is saved, and can be lost, as one; by itself it is chosen by the
@@ -21,22 +22,19 @@ class Checkpoint:
     keep: int = 3
     group: int | Literal["auto"] = "auto"
 
+    def objection(self, operator: Protectable) -> tuple[str, str] | None:
+        return lacks_state("checkpoint", operator)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consistent:
-    """Make the operator, and all it reaches, a region whose results count exactly once."""
+    def saving(self, operator: Protectable) -> Saving:
+        return Saving(
+            every=self.every, keep=self.keep, group=None if self.group == "auto" else int(self.group)
+        )
 
-    period: float
+    def keeps_input(self, operator: Protectable) -> bool:
+        return operator.pairs
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eventual:
-    """Save each open window now and then, in the operator's own output log."""
-
-    every: float
-
-
-Policy = Checkpoint | Consistent | Eventual
+    def describe(self) -> str:
+        return f"saved every {self.every:g} s, the newest {self.keep} kept"
 
 
 def checkpoint(*, every: Duration, keep: int = 3, group: int | Literal["auto"] = "auto") -> Checkpoint:
@@ -50,21 +48,3 @@ def checkpoint(*, every: Duration, keep: int = 3, group: int | Literal["auto"] =
     if group != "auto" and (not isinstance(group, int) or isinstance(group, bool) or group < 1):
         raise GraphError(f"checkpoint(group=...) takes a number of tuples, or 'auto', got {group!r}")
     return Checkpoint(every=seconds("checkpoint(every=...)", every), keep=keep, group=group)
-
-
-def consistent(*, period: Duration) -> Consistent:
-    """Describe a consistent region that starts at an operator.
-
-    >>> consistent(period="2s")
-    Consistent(period=2.0)
-    """
-    return Consistent(period=seconds("consistent(period=...)", period))
-
-
-def eventual(*, every: Duration) -> Eventual:
-    """Describe continuous eventual checkpointing of an operator's open windows.
-
-    >>> eventual(every="100ms")
-    Eventual(every=0.1)
-    """
-    return Eventual(every=seconds("eventual(every=...)", every))

@@ -1,0 +1,198 @@
+"""What a policy is asked: by the builder, the compiler, the runtime, fault injection, the models and ``explain``.
+
+Each question is one method, with an answer that is right for a policy that has nothing to say to it. Most follow from
+:meth:`Policy.saving`: one that only saves otherwise than ours need not say more.
+
+>>> @dataclass(frozen=True, kw_only=True)
+... class Nightly(Policy):
+...     "Save the state once a day, and keep a week."
+...     def saving(self, operator):
+...         return Saving(every=86_400.0, keep=7)
+>>> Nightly().describe()
+'Nightly()'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+from riprap.errors import ModelError
+
+Restore = Literal["scratch", "checkpoint", "whole"]
+Holds = Literal["kept", "older", "empty"]
+
+
+class Protectable(Protocol):
+    """What a policy may know of an operator: the class of the graph has it all, and more.
+
+    ``pairs`` is whether it brings tuples together by their number, so that all go wrong after one that is lost.
+    ``unrepeatable`` says why its results cannot count exactly once, and what to do; None if they can.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def ports(self) -> tuple[tuple[str, ...], ...]: ...
+    @property
+    def stateful(self) -> bool: ...
+    @property
+    def pairs(self) -> bool: ...
+    @property
+    def unrepeatable(self) -> tuple[str, str] | None: ...
+
+
+class Surroundings(Protocol):
+    """What a policy may know of the graph an operator is in."""
+
+    def reached_from(self, name: str) -> tuple[str, ...]:
+        """Name the operators that what one puts out reaches, in order, but for sinks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """That the state of an operator is saved, and how: every so many seconds, of which the newest versions are kept.
+
+    A group of at most ``group`` tuples of a window is saved, and can be lost, as one; None cuts them by size and rate.
+    """
+
+    every: float
+    keep: int = 3
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """What happens to an operator that fails.
+
+    ``misses`` is whether its input meanwhile is lost, as where its element goes on with what is newest. ``memory`` says
+    what becomes of its host's. ``age`` is how many seconds ago it was saved; where that is not told, the failure falls
+    by ``chance``, from 0 up to 1, into the interval between two saves.
+    """
+
+    misses: bool
+    memory: Literal["lost", "kept"]
+    age: float | None = None
+    chance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """How an operator comes back: whether it has missed its input meanwhile, and what it holds.
+
+    ``age`` is how many seconds before the failure an older state was saved, ``every`` how many there are between saves.
+    """
+
+    misses: bool
+    holds: Holds
+    age: float = 0.0
+    every: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What one operator of a model has.
+
+    ``restore`` is what comes back after a crash: nothing, a checkpoint between ``age[0]`` and ``age[1]`` seconds old,
+    or all of it. ``kept`` says that what comes in meanwhile waits instead of being lost. ``group`` names the
+    high-availability group it is in, whose other replica takes over after ``failover`` seconds; ``copies`` are those
+    that all take part, their results deduplicated. ``every`` is how often it is saved, for the cost.
+    """
+
+    restore: Restore = "scratch"
+    age: tuple[float, float] = (0.0, 0.0)
+    kept: bool = False
+    group: str | None = None
+    failover: float = 0.0
+    copies: int = 1
+    every: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("age", self.age[0]), ("failover", self.failover), ("every", self.every)):
+            if not 0 <= value < float("inf"):
+                raise ModelError(f"{name} of a protection is {value!r}: give seconds of at least zero")
+        if not self.age[0] <= self.age[1] < float("inf"):
+            raise ModelError(f"age of a protection is {self.age!r}: give the least and the greatest")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How an operator is to survive failures. Derive from it, as a frozen dataclass, for a policy of your own."""
+
+    # Whether this version carries it out. What it does not is checked, injected and modelled, and refused by a run.
+    CARRIED_OUT: ClassVar[bool] = True
+
+    def objection(self, operator: Protectable) -> tuple[str, str] | None:
+        """Say what stands against an operator that is being added: what is wrong, and what to do; None if nothing."""
+        return None
+
+    def saving(self, operator: Protectable) -> Saving | None:
+        """Say how an operator's state is saved; None: not at all, and after the loss of its host it starts afresh."""
+        return None
+
+    def keeps_input(self, operator: Protectable) -> bool:
+        """Say whether input is kept upstream until the state it went into is saved, and computed again after a loss."""
+        return False
+
+    def stands_alone(self, operator: Protectable) -> bool:
+        """Say whether an operator is a processing element of its own, unless the user places it."""
+        return self.keeps_input(operator)
+
+    def after(self, operator: Protectable, outage: Outage) -> Aftermath:
+        """Say how an operator comes back from an outage, for fault injection."""
+        if self.keeps_input(operator):
+            return Aftermath(misses=False, holds="kept")
+        if outage.memory == "kept":
+            return Aftermath(outage.misses, "kept")
+        saving = self.saving(operator)
+        if saving is None:
+            return Aftermath(outage.misses, "empty")
+        age = outage.chance * saving.every if outage.age is None else outage.age
+        return Aftermath(outage.misses, "older", age, saving.every)
+
+    def modelled(self, operator: Protectable, graph: Surroundings) -> Mapping[str, Protection]:
+        """Say what operators of a model have for it, and so what it costs: the operator, or also those it reaches."""
+        saving = self.saving(operator)
+        if saving is None:
+            return {}
+        return {operator.name: Protection(restore="checkpoint", age=(0.0, saving.every), every=saving.every)}
+
+    def describe(self) -> str:
+        """Say in a few words what it does, for those who look at the graph."""
+        return repr(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Policy):
+    """What a policy has said of one operator, for tasks, which need not know its class."""
+
+    saved: Saving | None
+    kept: bool
+
+    def saving(self, operator: Protectable) -> Saving | None:
+        return self.saved
+
+    def keeps_input(self, operator: Protectable) -> bool:
+        return self.kept
+
+
+def check_policy(policy: object, operator: Protectable) -> tuple[str, str] | None:
+    """Say what stands against an operator's policy: what is wrong, and what to do; None if nothing does."""
+    if policy is None:
+        return None
+    if not isinstance(policy, Policy):
+        return f"protect={policy!r} is not a policy", "Write rr.checkpoint(every='10s') or another"
+    return policy.objection(operator)
+
+
+def lacks_state(name: str, operator: Protectable) -> tuple[str, str] | None:
+    """Say that a policy which saves state has none to save, if that is so."""
+    if operator.stateful:
+        return None
+    return (
+        f"protect=rr.{name}(...) saves state, and a {operator.kind.lower()} has none",
+        "Move the policy to a stateful operator, or leave it out",
+    )
