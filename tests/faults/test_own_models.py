@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.faults.test_models import passed
+from tests.pages import code_of
 
 from riprap.cli import main
 from riprap.errors import GraphError
 from riprap.faults import FaultModel, read_campaign
 from riprap.graph.faults import Exposed, Fault
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 APP = """
 import riprap as rr
 
@@ -36,9 +36,8 @@ app.sink("Out", high, rr.memory())
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put down the files of the page, where Python finds them for as long as the test takes."""
-    for file, language in (("sensors.py", "python"), ("campaign.yaml", "yaml")):
-        (text,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.S)
-        (tmp_path / file).write_text(text)
+    for file, mark in (("sensors.py", "class Spikes"), ("campaign.yaml", "offsets:")):
+        (tmp_path / file).write_text(code_of("extending.md", mark))
     (tmp_path / "app.py").write_text(APP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.pages import code_of
 from tests.runtime.checkpointing.leaving import LeftError, events, lose_host, manifests
 from tests.runtime.harness import wait_until
 
@@ -22,7 +22,6 @@ from riprap.faults.setup import Setup
 from riprap.model import Annotated
 from riprap.protection import Outage, Protection
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 ROWS = [{"n": n, "k": n % 5, "v": n * n % 97} for n in range(3_000)]
 SCHEMA = "n bigint, k bigint, v bigint"
 
@@ -30,9 +29,8 @@ SCHEMA = "n bigint, k bigint, v bigint"
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return the page's policy, as a module that workers find."""
-    (code,) = re.findall(r"```python\n(.*?class Journal.*?)```", PAGE.read_text(), re.S)
     file = tmp_path_factory.mktemp("own") / "own_policy.py"
-    file.write_text(code)
+    file.write_text(code_of("extending.md", "class Journal"))
     found = importlib.util.spec_from_file_location("own_policy", file)
     assert found is not None
     assert found.loader is not None
@@ -115,7 +113,8 @@ def test_it_is_injected_and_modelled(journal: Any) -> None:
 
 def test_a_campaign_names_it(journal: Any, tmp_path: Path) -> None:
     file = tmp_path / "campaign.yaml"
-    told = "{sink: out, score: count, by: n, key: n, section: 10, offsets: [20], outages: {tuples: [5]}, models: %s}"
+    told = "{sink: out, score: count, by: n, key: n, section: 10, offsets: [20], outages: {seconds: [5], rates: {'': 10}},"
+    told += "stretch: source, models: %s}"
 
     file.write_text(told % '{own: {crash: {protection: {"own_policy:Journal": {every: 0.5}}}}}')
     assert read_campaign(file).models == {"own": Crash(protection=journal(every=0.5))}

@@ -114,7 +114,7 @@ def _model(told: Any, folder: Path) -> FaultModel | Crash:
         raise GraphError(
             f"model '{kind}': there are {', '.join(MODELS)} and crash; one of your own is written module:Class"
         )
-    model = MODELS.get(kind) or _own("model", kind, FaultModel)
+    model = MODELS.get(kind) or _own("model", kind, FaultModel)  # type: ignore[type-abstract]
     return model.from_entries(_fields(kind, options, model), lambda text: _function(text, folder))
 
 
@@ -132,7 +132,7 @@ def _own(what: str, kind: str, base: type[Kind]) -> type[Kind]:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
         raise GraphError(f"{what} '{kind}': {error}. Put it beside the campaign, or on PYTHONPATH") from error
-    if not (isinstance(found, type) and issubclass(found, base) and dataclasses.is_dataclass(found)):
+    if not (dataclasses.is_dataclass(found) and isinstance(found, type) and issubclass(found, base)):
         raise GraphError(
             f"{what} '{kind}': {module} has no dataclass '{name}' that derives from {_HOMES[base]}.{base.__name__}"
         )
