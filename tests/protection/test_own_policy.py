@@ -113,8 +113,8 @@ def test_it_is_injected_and_modelled(journal: Any) -> None:
 
 def test_a_campaign_names_it(journal: Any, tmp_path: Path) -> None:
     file = tmp_path / "campaign.yaml"
-    told = "{sink: out, score: count, by: n, key: n, section: 10, offsets: [20], outages: {seconds: [5], rates: {'': 10}},"
-    told += "stretch: source, models: %s}"
+    told = "{sink: out, score: count, by: n, key: n, section: 10, stretch: source, offsets: [20], "
+    told += "outages: {seconds: [5], rates: {'': 10}}, models: %s}"
 
     file.write_text(told % '{own: {crash: {protection: {"own_policy:Journal": {every: 0.5}}}}}')
     assert read_campaign(file).models == {"own": Crash(protection=journal(every=0.5))}
