@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from riprap.errors import (
+    ConnectionLost,
     FormatError,
     GraphError,
     LedgerError,
@@ -30,6 +31,13 @@ from riprap.errors import (
 if TYPE_CHECKING:
     from riprap.graph import Application, Graph, Stream, load
     from riprap.graph.connectors import (
+        BadRecord,
+        Fetched,
+        Fetcher,
+        Promise,
+        Sink,
+        Source,
+        Target,
         callback,
         console,
         csv,
@@ -62,7 +70,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Abandoned",
     "Application",
+    "BadRecord",
+    "ConnectionLost",
     "CustomOperator",
+    "Fetched",
+    "Fetcher",
     "FormatError",
     "Graph",
     "GraphError",
@@ -73,11 +85,15 @@ __all__ = [
     "PageSpaceError",
     "Policy",
     "Progress",
+    "Promise",
     "RiprapError",
     "Run",
     "RunError",
     "RunOptions",
+    "Sink",
+    "Source",
     "Stream",
+    "Target",
     "callback",
     "checkpoint",
     "consistent",
@@ -116,6 +132,7 @@ __version__ = version("riprap")
 _HOMES = {
     "riprap.graph": ("Application", "Graph", "Stream", "load"),
     "riprap.graph.connectors": (
+        "BadRecord", "Fetched", "Fetcher", "Promise", "Sink", "Source", "Target",
         "callback", "console", "csv", "files", "folder_scan", "from_kafka", "from_postgres", "from_redis", "from_spark",
         "from_tcp", "json", "memory", "parquet", "rate", "rows", "ticks", "to_kafka", "to_postgres", "to_redis",
         "to_spark", "to_sqlite", "to_tcp",

@@ -19,6 +19,8 @@ RiprapError
    |- OwnershipError     a file or folder that must be this user's alone is not
    `- FormatError        a persisted file has an unknown format or version
       `- DamagedFileError   or it is damaged: empty, cut short, or not what it should hold
+
+ConnectionLost is apart: connectors raise it to be called again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ from __future__ import annotations
 
 class RiprapError(Exception):
     """Base of every error Riprap raises on purpose."""
+
+
+class ConnectionLost(Exception):
+    """A server cannot be reached, or hung up. Connectors turn their client's own errors into this one."""
 
 
 class GraphError(RiprapError, ValueError):

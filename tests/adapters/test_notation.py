@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riprap as rr
-from riprap.adapters.bad_records import BadRecord
 from riprap.adapters.parsing import parse_file
 from riprap.adapters.table_files import read_table, write_table
 from riprap.errors import GraphError, RunError
-from riprap.graph.connectors import Files
+from riprap.graph.connectors import BadRecord, Files
 
 CELLS = st.text(st.sampled_from("ab;|\t,'\"\\#\n \u00e9"), min_size=1, max_size=6).filter(
     lambda cell: not cell.startswith("#")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from riprap.adapters.retrying import ConnectionLost, Retry
-from riprap.errors import RunError
+from riprap.adapters.retrying import Retry
+from riprap.errors import ConnectionLost, RunError
 
 WHAT = "source 'in' (app.py:3), Redis stream s at redis://host/0"
 GONE = ConnectionLost("refused")

@@ -17,10 +17,8 @@ from pyspark.sql import SparkSession
 from tests.edges.sink_rigs import SqliteRig, numbers
 
 import riprap as rr
-from riprap.adapters.opening import make_target
-from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.sqlite import SqliteTarget
-from riprap.errors import RunError
+from riprap.errors import ConnectionLost, RunError
 
 
 def target(path: Path, *, run: str = "r-1", overwrite: bool = False, resume: bool = False) -> SqliteTarget:
@@ -139,7 +137,7 @@ def test_two_sinks_of_a_run_share_a_table(spark: SparkSession, tmp_path: Path) -
 
 def test_a_repeated_batch_of_one_sink_leaves_the_other_sink_alone(tmp_path: Path) -> None:
     one, other = (
-        make_target(rr.to_sqlite(tmp_path / "shared.db", "t"), pa.schema([("n", pa.int64())]), f"run/{name}")
+        rr.to_sqlite(tmp_path / "shared.db", "t").target(pa.schema([("n", pa.int64())]), f"run/{name}")
         for name in ("one", "other")
     )
     for each, rows in ((one, [1, 2]), (other, [3])):
@@ -153,7 +151,7 @@ def test_a_repeated_batch_of_one_sink_leaves_the_other_sink_alone(tmp_path: Path
 
 def test_overwrite_counts_even_if_the_first_try_fails(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    old = make_target(rr.to_sqlite(path, "t"), pa.schema([("n", pa.int64())]), "old")
+    old = rr.to_sqlite(path, "t").target(pa.schema([("n", pa.int64())]), "old")
     old.open(resume=False)
     old.write(0, pa.table({"n": [1, 2, 3]}), again=False)
     old.close()

@@ -26,10 +26,9 @@ from tests.services.postgres import Postgres
 
 import riprap as rr
 from riprap.adapters import postgres as adapter
-from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.postgres import PostgresFetcher
-from riprap.adapters.retrying import ConnectionLost
-from riprap.graph.connectors import FromPostgres
+from riprap.errors import ConnectionLost
+from riprap.graph.connectors import Cursor, Fetched, FromPostgres
 
 
 @pytest.fixture

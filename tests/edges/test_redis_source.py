@@ -13,10 +13,9 @@ from tests.services.redis import Redis
 
 import riprap as rr
 from riprap.adapters import redis_streams
-from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.redis_streams import RedisFetcher
-from riprap.adapters.retrying import ConnectionLost
-from riprap.graph.connectors import FromRedis
+from riprap.errors import ConnectionLost
+from riprap.graph.connectors import Cursor, Fetched, FromRedis
 
 # test_sources and test_sinks have the same for every system.
 pytestmark = pytest.mark.slow

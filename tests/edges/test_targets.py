@@ -25,11 +25,9 @@ from tests.services.relay import Relay
 
 import riprap as rr
 from riprap.adapters.decoding import decode_messages
-from riprap.adapters.opening import make_target
 from riprap.adapters.redis_streams import RedisFetcher
-from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpTarget
-from riprap.errors import GraphError, RunError
+from riprap.errors import ConnectionLost, GraphError, RunError
 from riprap.expressions import parse_schema
 from riprap.graph.connectors import SinkConnector
 from riprap.runtime.kafka import KafkaTarget
@@ -98,7 +96,7 @@ def same(found: pa.Table, expected: pa.Table) -> None:
 
 @contextlib.contextmanager
 def opened(connector: Any, schema: pa.Schema, run: str = "r-1", *, resume: bool = False) -> Iterator[Any]:
-    target = make_target(connector, schema, run)
+    target = connector.target(schema, run)
     target.open(resume=resume)
     try:
         yield target

@@ -17,8 +17,8 @@ from tests.services.ports import HOST
 
 import riprap as rr
 from riprap.adapters import tcp
-from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpTarget
+from riprap.errors import ConnectionLost
 
 # test_sources and test_sinks have the same for every system.
 pytestmark = pytest.mark.slow

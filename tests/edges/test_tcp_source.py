@@ -28,13 +28,11 @@ from tests.runtime.harness import lines_of, read_parts, wait_until, whole
 from tests.services.ports import HOST, free_port
 
 import riprap as rr
-from riprap.adapters.fetching import Fetched
-from riprap.adapters.retrying import ConnectionLost
 from riprap.adapters.tcp import TcpFetcher
-from riprap.errors import RunError
+from riprap.errors import ConnectionLost, RunError
 from riprap.feeds.fetched_feed import FetchedFeed
 from riprap.feeds.leaving import Leaving
-from riprap.graph.connectors import FromTcp
+from riprap.graph.connectors import Fetched, FromTcp
 from riprap.graph.operators import Source
 from riprap.runtime import draining
 

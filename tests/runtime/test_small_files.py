@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import riprap as rr
-from riprap.adapters.bad_records import BadRecord, read_quarantine, write_quarantine
+from riprap.adapters.bad_records import read_quarantine, write_quarantine
 from riprap.channels import Channel
 from riprap.channels.notes import Notes
 from riprap.errors import DamagedFileError, FormatError
@@ -20,6 +20,7 @@ from riprap.feeds.leaving import Leaving
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables, load_tables
+from riprap.graph.connectors import BadRecord
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import Inspection
 from riprap.runtime.checkpointing.recovery import read_wishes, wish

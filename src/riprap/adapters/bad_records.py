@@ -15,12 +15,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from riprap.errors import FormatError
+from riprap.graph.connectors import BadRecord
 from riprap.state.saving import checking, put_in_place
 
 FORMAT = "riprap-quarantine/1"
@@ -28,16 +28,6 @@ _REMEDY = "Remove it, and the other records of the quarantine can be read"
 # Of a record that is too long, so much is kept.
 KEPT_BYTES = 4096
 _NAME = re.compile(r"(\d{8,})-(\d+)\.jsonl")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadRecord:
-    """A record that cannot be read. ``size`` is its full length, of which ``record`` may be the beginning."""
-
-    position: Mapping[str, int | str]
-    reason: str
-    record: bytes
-    size: int
 
 
 def kept(record: bytes, limit: int) -> bytes:

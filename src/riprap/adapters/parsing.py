@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from riprap.adapters.bad_records import KEPT_BYTES, BadRecord
+from riprap.adapters.bad_records import KEPT_BYTES
 from riprap.adapters.csv_records import header_fields
 from riprap.adapters.decoding import Decoded, decode
 from riprap.adapters.framing import BLOCK_BYTES, Block, Stream, frame
 from riprap.adapters.recoding import recoded
 from riprap.errors import RunError
 from riprap.expressions.cells import shown
+from riprap.graph.connectors import BadRecord
 from riprap.graph.connectors.notation import PLAIN, Notation
 
 ROWS = 250_000

@@ -10,12 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.adapters.bad_records import BadRecord
 from riprap.adapters.casting import cast_table
-from riprap.adapters.fetching import Cursor, Fetched
-from riprap.adapters.retrying import ConnectionLost, Tell
-from riprap.errors import RunError
-from riprap.graph.connectors import FromPostgres
+from riprap.adapters.retrying import Tell
+from riprap.errors import ConnectionLost, RunError
+from riprap.graph.connectors import BadRecord, Cursor, Fetched, Fetcher, FromPostgres
 
 # A server that says one of these will be back; whatever else it says when it hangs up will not change by waiting.
 _PASSING = (
@@ -34,7 +32,7 @@ _LOCKED = "55P03"
 _TELL_AFTER = 10.0
 
 
-class PostgresFetcher:
+class PostgresFetcher(Fetcher):
     """Reads a table in the order of a column.
 
     A row may become visible after rows with greater values, when its transaction took a value early and commits late.

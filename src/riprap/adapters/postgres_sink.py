@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from riprap.adapters.casting import cast_table
 from riprap.adapters.postgres import connect, literal, mapped, quoted, quoted_name
-from riprap.adapters.writing import BATCH, BATCHES, whole
+from riprap.adapters.sql_tables import BATCH, BATCHES, whole
 from riprap.errors import RunError
-from riprap.graph.connectors import ToPostgres
+from riprap.graph.connectors import Target, ToPostgres
 
 _LOCK_SECONDS = 5
 _TYPES = {
@@ -30,7 +30,7 @@ _TYPES = {
 }
 
 
-class PostgresTarget:
+class PostgresTarget(Target):
     """Writes batches to a table; rows of a repeated batch replace the earlier ones."""
 
     def __init__(self, connector: ToPostgres, schema: pa.Schema, run: str) -> None:

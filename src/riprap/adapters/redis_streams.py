@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.adapters.bad_records import BadRecord, kept
+from riprap.adapters.bad_records import kept
 from riprap.adapters.casting import cast_table
-from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.resp import xadd_commands
-from riprap.adapters.retrying import ConnectionLost, Tell
-from riprap.errors import RunError
-from riprap.graph.connectors import FromRedis, ToRedis
+from riprap.adapters.retrying import Tell
+from riprap.errors import ConnectionLost, RunError
+from riprap.graph.connectors import BadRecord, Cursor, Fetched, Fetcher, FromRedis, Target, ToRedis
 
 _READ_ENTRIES = 10_000
 _WRITE_ENTRIES = 10_000
@@ -39,7 +38,7 @@ class _Stream:
     added: int | None
 
 
-class RedisFetcher:
+class RedisFetcher(Fetcher):
     """Reads a stream from its first entry on.
 
     A cursor is the ``id`` of the last entry; ``added``, how many were ever added up to it, -1 where that is not known;
@@ -178,7 +177,7 @@ class RedisFetcher:
         )
 
 
-class RedisTarget:
+class RedisTarget(Target):
     """Adds entries to a stream, and says in a hash beside it how far each run has come: in one transaction."""
 
     def __init__(self, connector: ToRedis, schema: pa.Schema, run: str) -> None:

@@ -6,16 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from riprap.errors import RunError
+from riprap.errors import ConnectionLost, RunError
 
 Result = TypeVar("Result")
 
 _FIRST_WAIT = 0.1
 _LONGEST_WAIT = 5.0
-
-
-class ConnectionLost(Exception):
-    """A server cannot be reached, or hung up. Adapters turn their client's own errors into this one."""
 
 
 class Tell(Protocol):

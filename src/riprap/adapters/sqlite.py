@@ -12,16 +12,15 @@ import pyarrow as pa
 from riprap.adapters.casting import cast_table
 from riprap.adapters.json_lines import plain_text
 from riprap.adapters.postgres import quoted_name
-from riprap.adapters.retrying import ConnectionLost
-from riprap.adapters.writing import BATCH, BATCHES, whole
-from riprap.errors import RunError
-from riprap.graph.connectors import ToSqlite
+from riprap.adapters.sql_tables import BATCH, BATCHES, whole
+from riprap.errors import ConnectionLost, RunError
+from riprap.graph.connectors import Target, ToSqlite
 
 # How long SQLite itself waits for a lock. Beyond that it is for Riprap to try again, and to show.
 _BUSY_SECONDS = 1.0
 
 
-class SqliteTarget:
+class SqliteTarget(Target):
     """Writes batches to a table: each is one transaction, and rows of a repeated batch go first."""
 
     def __init__(self, connector: ToSqlite, schema: pa.Schema, run: str) -> None:

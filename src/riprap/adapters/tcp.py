@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.csv
 
-from riprap.adapters.bad_records import KEPT_BYTES, BadRecord
+from riprap.adapters.bad_records import KEPT_BYTES
 from riprap.adapters.decoding import decode_messages
-from riprap.adapters.fetching import Cursor, Fetched
 from riprap.adapters.json_lines import json_bytes
-from riprap.adapters.retrying import ConnectionLost
-from riprap.errors import RunError
-from riprap.graph.connectors import FromTcp, ToTcp
+from riprap.errors import ConnectionLost, RunError
+from riprap.graph.connectors import BadRecord, Cursor, Fetched, Fetcher, FromTcp, Target, ToTcp
 
 _CONNECT_SECONDS = 5.0
 _RECEIVE_BYTES = 1 << 20
@@ -34,7 +32,7 @@ _GOODBYE_SECONDS = 5.0
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
-class TcpFetcher:
+class TcpFetcher(Fetcher):
     """Reads lines until the server closes the connection. A cursor counts the lines there were."""
 
     def __init__(self, connector: FromTcp, clock: Callable[[], float] = time.monotonic) -> None:
@@ -176,7 +174,7 @@ class _LineCutter:
         return self._start or held, self._gone + len(held)
 
 
-class TcpTarget:
+class TcpTarget(Target):
     """Sends lines to a server; what was under way when the connection was lost is sent again."""
 
     def __init__(self, connector: ToTcp, schema: pa.Schema) -> None:

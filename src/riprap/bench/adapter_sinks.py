@@ -18,9 +18,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import riprap as rr
-from riprap.adapters.opening import make_target
 from riprap.bench.adapter_cases import BATCH_ROWS, SCHEMA, Case, in_batches, make_table, server
-from riprap.graph.connectors import FileSink, ServiceSink
+from riprap.graph.connectors import FileSink, Sink
 from riprap.runtime.sinks import FilePublisher
 from riprap.state.ledger import Output
 
@@ -138,8 +137,8 @@ def _publish(sink: Any, table: pa.Table, folder: Path) -> int:
     return int(table.num_rows)
 
 
-def _write(connector: ServiceSink, table: pa.Table) -> int:
-    target = make_target(connector, SCHEMA, f"bench-{time.time_ns()}")
+def _write(connector: Sink, table: pa.Table) -> int:
+    target = connector.target(SCHEMA, f"bench-{time.time_ns()}")
     target.open(resume=False)
     for number, batch in enumerate(in_batches(table)):
         target.write(number, batch, again=False)

@@ -13,7 +13,7 @@ from riprap.adapters.retrying import Tell
 from riprap.feeds.fetched_feed import FetchedFeed
 from riprap.feeds.listed_feed import ListedFeed
 from riprap.feeds.segments import SegmentLog
-from riprap.graph.connectors import FetchedSource
+from riprap.graph import connectors
 from riprap.graph.operators import Source
 
 
@@ -50,6 +50,6 @@ def open_feed(
     source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
 ) -> Feed:
     """Open the rows of a source."""
-    if isinstance(source.connector, FetchedSource):
+    if isinstance(source.connector, connectors.Source):
         return FetchedFeed(source, folder, quarantine, finite=finite, batch_rows=batch_rows, tell=tell)
     return ListedFeed(source, folder, quarantine, finite=finite, tell=tell)

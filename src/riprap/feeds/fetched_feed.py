@@ -8,15 +8,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from riprap.adapters.fetching import Cursor, Fetched, Fetcher
-from riprap.adapters.opening import open_fetcher
-from riprap.adapters.retrying import ConnectionLost, Retry, Tell
-from riprap.errors import RunError
+from riprap.adapters.retrying import Retry, Tell
+from riprap.errors import ConnectionLost, OperatorError, RunError
 from riprap.feeds.leaving import Leaving
 from riprap.feeds.segments import Segment, SegmentLog
 from riprap.feeds.setting_aside import set_aside
-from riprap.graph.connectors import FetchedSource
+from riprap.graph import connectors
+from riprap.graph.connectors import Cursor, Fetched
 from riprap.graph.operators import Source
+from riprap.operators.user_code import FAILURES, describe
 from riprap.state.leases import lock
 
 _POLL_SECONDS = 0.1
@@ -37,8 +37,8 @@ class FetchedFeed:
         self, source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
     ) -> None:
         connector = source.connector
-        assert isinstance(connector, FetchedSource)
-        self._fetcher: Fetcher = open_fetcher(connector, tell)
+        assert isinstance(connector, connectors.Source)
+        self._fetcher = connector.fetcher(tell)
         self._lock = _hold(folder, f"source '{source.name}' ({source.location})")
         try:
             self.log = SegmentLog(folder)
@@ -46,6 +46,7 @@ class FetchedFeed:
             os.close(self._lock)
             raise
         self._source = source
+        self._connector = connector
         self._quarantine = quarantine
         self._finite = finite
         # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
@@ -164,9 +165,16 @@ class FetchedFeed:
 
     def _fetch(self, cursor: Cursor) -> Iterator[Fetched | None]:
         try:
-            yield from self._fetcher.fetch(cursor)
+            for fetched in self._fetcher.fetch(cursor):
+                if fetched is not None and fetched.table.schema != self._connector.schema:
+                    raise RunError(f"it fetched '{fetched.table.schema}', which is not its schema")
+                yield fetched
         except RunError as error:
             raise RunError(f"{self._what}: {error}") from error
+        except ConnectionLost:
+            raise
+        except FAILURES as error:
+            raise OperatorError(f"{self._what} failed to fetch: {describe(error)}") from error
 
     def _keep(self, fetched: Fetched) -> None:
         number = self._number

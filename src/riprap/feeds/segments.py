@@ -30,8 +30,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from riprap.adapters.fetching import Cursor
 from riprap.errors import FormatError
+from riprap.graph.connectors import Cursor
 from riprap.state.saving import COPY_OR_NEW, checking, damage, sync_file
 
 FORMAT = "riprap-segments/2"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from riprap.adapters.bad_records import BadRecord, write_quarantine
+from riprap.adapters.bad_records import write_quarantine
 from riprap.errors import RunError
+from riprap.graph.connectors import BadRecord
 from riprap.graph.operators import Source
 
 

@@ -17,7 +17,7 @@ from riprap.feeds.listed_feed import spool_rows
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
-from riprap.graph.connectors import FetchedSource
+from riprap.graph import connectors
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Outlet, Sink, Source
 from riprap.graph.options import RunOptions
@@ -178,7 +178,7 @@ class Element:
         self._saver: Saver | None = None
         self._finished = False
         # What is there at the start is too little for what comes by and by.
-        fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, FetchedSource)]
+        fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, connectors.Source)]
         self._watched = launch.options.interval is None and bool(plan.inlets or self._rates or fetched)
         self._once = {
             s.name: Leaving(home / "sources" / s.name)

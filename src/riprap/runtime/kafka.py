@@ -18,13 +18,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from riprap.adapters.bad_records import BadRecord, kept
+from riprap.adapters.bad_records import kept
 from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
-from riprap.adapters.retrying import ConnectionLost, Retry, Tell
-from riprap.errors import RiprapError, RunError
+from riprap.adapters.retrying import Retry, Tell
+from riprap.errors import ConnectionLost, RiprapError, RunError
 from riprap.feeds.setting_aside import set_aside
-from riprap.graph.connectors import FromKafka, ToKafka
+from riprap.graph.connectors import BadRecord, FromKafka, Target, ToKafka
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
 from riprap.runtime.kafka_jars import connector_jars
@@ -166,7 +166,7 @@ def _reach(servers: str, again: bool) -> None:
         raise ConnectionLost(unreachable)
 
 
-class KafkaTarget:
+class KafkaTarget(Target):
     """Writes a batch's rows as messages, in order, by one task."""
 
     def __init__(self, connector: ToKafka, session: SparkSession) -> None:
@@ -200,8 +200,6 @@ class KafkaTarget:
 
     def read(self) -> pa.Table:
         raise RunError(f"rows in {self._connector} cannot be told from those of others: read the topic")
-
-    def close(self) -> None: ...
 
     def _messages(self, table: pa.Table) -> pa.Table:
         whole = table.combine_chunks()

@@ -10,14 +10,15 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from riprap.adapters.console import show
-from riprap.adapters.opening import make_target
 from riprap.adapters.retrying import Result, Retry, Tell
 from riprap.adapters.table_files import read_table, write_table
-from riprap.adapters.writing import Target
 from riprap.errors import OperatorError, RiprapError, RunError
-from riprap.graph.connectors import Callback, Console, FileSink, Memory, ToKafka, ToSpark
+from riprap.graph import connectors
+from riprap.graph.connectors import Callback, Console, FileSink, Memory, Target, ToKafka, ToSpark
 from riprap.graph.operators import Sink
 from riprap.operators.user_code import FAILURES, describe
 from riprap.runtime.kafka import KafkaTarget
@@ -249,9 +250,7 @@ class CallbackPublisher:
         except RiprapError:
             raise
         except FAILURES as error:
-            raise OperatorError(
-                f"Sink '{self._sink.name}' ({self._sink.location}) failed on batch {batch}: {describe(error)}"
-            ) from error
+            raise _failure(self._sink, f"on batch {batch}", error) from error
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
@@ -306,19 +305,22 @@ class ServicePublisher:
         self._target = target
         self._reader = reader
         self._retry = Retry(f"{sink}, {sink.connector}", patience, tell)
+        self._sink = sink
         self._what = str(sink)
         self._doubtful = resume
         self._on_record = -1
         self._lock = threading.Lock()
         self.published = -1
-        self._call(lambda again: target.open(resume=resume))
+        self._call("to open", lambda again: target.open(resume=resume))
 
     def begin(self) -> None: ...
 
     def publish(self, batch: int, outputs: Sequence[Output]) -> None:
         table = self._reader.read(outputs)
         doubtful = self._doubtful or batch <= self._on_record
-        self._call(lambda again: self._target.write(batch, table, again=again or doubtful))
+        self._call(
+            f"on batch {batch}", lambda again: self._target.write(batch, table, again=again or doubtful)
+        )
         self._doubtful = False
         self.published = batch
 
@@ -329,12 +331,15 @@ class ServicePublisher:
     def flush(self) -> None: ...
 
     def table(self) -> pa.Table:
-        return self._call(lambda again: self._target.read())
+        return self._call("to read its rows back", lambda again: self._target.read())
 
     def close(self) -> None:
-        self._target.close()
+        try:
+            self._target.close()
+        except FAILURES as error:
+            raise _failure(self._sink, "to close", error) from error
 
-    def _call(self, action: Callable[[bool], Result]) -> Result:
+    def _call(self, doing: str, action: Callable[[bool], Result]) -> Result:
         # The query publishes from its own thread, while run.table() reads from the user's.
         with self._lock:
             try:
@@ -343,6 +348,16 @@ class ServicePublisher:
                 if self._what in str(error):
                     raise
                 raise RunError(f"{self._what}: {error}") from error
+            except (RiprapError, PySparkException, Py4JError):
+                # What becomes of a session that fails is not for a sink to say.
+                raise
+            except FAILURES as error:
+                raise _failure(self._sink, doing, error) from error
+
+
+def _failure(sink: Sink, doing: str, error: BaseException) -> OperatorError:
+    """Say that code of the user's, or of a client library, failed at something."""
+    return OperatorError(f"Sink '{sink.name}' ({sink.location}) failed {doing}: {describe(error)}")
 
 
 def make_publisher(
@@ -377,8 +392,9 @@ def make_publisher(
             return MemoryPublisher(reader)
         case ToKafka() as connector:
             kafka = KafkaTarget(connector, session)
-            return ServicePublisher(sink, kafka, connector.patience, reader, resume=resume, tell=tell)
+            return ServicePublisher(sink, kafka, connector.retry_for, reader, resume=resume, tell=tell)
         case connector:
+            assert isinstance(connector, connectors.Sink)
             # Two sinks may write to one place: each has its own account of what is there.
-            target = make_target(connector, sink.schema, f"{run}/{sink.name}")
+            target = connector.target(sink.schema, f"{run}/{sink.name}")
             return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)

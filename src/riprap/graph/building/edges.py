@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from riprap.expressions import holding, type_name
+from riprap.graph import connectors
 from riprap.graph.building.builder import Builder
 from riprap.graph.checks import Here, Port, has
 from riprap.graph.connectors import (
@@ -15,11 +16,11 @@ from riprap.graph.connectors import (
     SinkConnector,
     SourceConnector,
     ToKafka,
-    ToRedis,
-    ToSqlite,
     files,
     sink_of,
 )
+from riprap.graph.connectors.checks import has_bytes
+from riprap.graph.connectors.promise import SINK_WORDS, SOURCE_WORDS, Word
 from riprap.graph.operators import Operator, Sink, Source
 from riprap.graph.stream import Stream
 from riprap.protection import Policy
@@ -91,6 +92,7 @@ class Edges(Builder):
             raise here.error(
                 f"it writes to {_brief(connector)}", "Give it rr.parquet(...) or another sink, or a path"
             )
+        _check_own(here, connector, SINK_WORDS)
         _check_folder(here, connector, self._operators.values())
         _check_columns(here, connector, inputs.schema)
         self._add(
@@ -121,6 +123,7 @@ def _source(
             f"it reads {_brief(connector)}",
             "Give it rr.files(...) or another source, a path of files, or rr.rows(...) of a table in memory",
         )
+    _check_own(here, connector, SOURCE_WORDS)
     with here:
         schema = pa.schema([pa.field(f.name, holding(f.type, f.name)) for f in connector.schema])
     for column, what in ((position, "position"), (ordering, "ordering")):
@@ -146,6 +149,18 @@ def _source(
         ordering=ordering,
         tick=tick,
     )
+
+
+def _check_own(here: Here, connector: SourceConnector | SinkConnector, words: Mapping[Word, str]) -> None:
+    """Refuse a connector of the user's own that says of itself what cannot be."""
+    name = type(connector).__name__
+    if connector.PROMISE.word not in words:
+        raise here.error(f"{name}.PROMISE is '{connector.PROMISE.word}'", f"It is one of {', '.join(words)}")
+    if isinstance(connector, connectors.Source) and not isinstance(connector.schema, pa.Schema):
+        raise here.error(f"{name}.schema is {_brief(connector.schema)}", "It is a pyarrow.Schema")
+    if isinstance(connector, connectors.Source | connectors.Sink):
+        with here:
+            _ = connector.patience
 
 
 def _check_folder(here: Here, connector: SinkConnector, operators: Iterable[Operator]) -> None:
@@ -177,27 +192,17 @@ def _check_columns(here: Here, connector: SinkConnector, schema: pa.Schema) -> N
         raise here.error(
             f"to_kafka(key=...) names column '{connector.key}', which does not exist", has(schema)
         )
-    format = "json" if isinstance(connector, ToKafka) else getattr(connector, "format", "")
-    cannot = _CANNOT_HOLD.get(type(connector)) or {"json": _has_bytes, "csv": pa.types.is_list}.get(format)
-    bad = [f for f in schema if cannot is not None and cannot(f.type)]
+    bad = [f for f in schema if not connector.holds(f.type)]
     if bad:
-        kind = "binary" if _has_bytes(bad[0].type) else "list"
-        what = f"a {format.upper()} file" if isinstance(connector, FileSink) else str(connector)
+        kind = next((name for name, has_it in _KINDS if has_it(bad[0].type)), type_name(bad[0].type))
+        what = f"a {connector.format.upper()} file" if isinstance(connector, FileSink) else str(connector)
         raise here.error(
             f"{what} cannot hold the {kind} column '{bad[0].name}'",
             "Leave it out with a functor's select=",
         )
 
 
-def _has_bytes(kind: pa.DataType) -> bool:
-    return _has_bytes(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_binary(kind))
-
-
-# What has no format to say so.
-_CANNOT_HOLD: Mapping[type, Callable[[pa.DataType], bool]] = {
-    ToRedis: pa.types.is_list,
-    ToSqlite: pa.types.is_list,
-}
+_KINDS = (("binary", has_bytes), ("list", pa.types.is_list))
 
 
 def _orders(kind: pa.DataType) -> bool:

@@ -17,11 +17,9 @@ from riprap.graph.connectors.memory import (
 )
 from riprap.graph.connectors.promise import Promise
 from riprap.graph.connectors.services import (
-    FetchedSource,
     FromPostgres,
     FromRedis,
     FromTcp,
-    ServiceSink,
     ToPostgres,
     ToRedis,
     ToSqlite,
@@ -34,6 +32,8 @@ from riprap.graph.connectors.services import (
     to_sqlite,
     to_tcp,
 )
+from riprap.graph.connectors.sink import Sink, SinkConnector, Target
+from riprap.graph.connectors.source import BadRecord, Cursor, Fetched, Fetcher, Source
 from riprap.graph.connectors.spark import (
     FromKafka,
     FromSpark,
@@ -46,13 +46,15 @@ from riprap.graph.connectors.spark import (
     to_spark,
 )
 
-SourceConnector = Files | Rows | Generated | FetchedSource | ReadBySpark
-SinkConnector = FileSink | Memory | Console | Callback | ServiceSink | ToKafka | ToSpark
+SourceConnector = Files | Rows | Generated | Source | ReadBySpark
 
 __all__ = [
+    "BadRecord",
     "Callback",
     "Console",
-    "FetchedSource",
+    "Cursor",
+    "Fetched",
+    "Fetcher",
     "FileFormat",
     "FileSink",
     "Files",
@@ -66,9 +68,11 @@ __all__ = [
     "Promise",
     "ReadBySpark",
     "Rows",
-    "ServiceSink",
+    "Sink",
     "SinkConnector",
+    "Source",
     "SourceConnector",
+    "Target",
     "ToKafka",
     "ToPostgres",
     "ToRedis",

@@ -44,6 +44,21 @@ def schema_of_records(
     return known
 
 
+def text_holds(format: str, kind: pa.DataType) -> bool:
+    """Say whether a format has a way to write a type: JSON has no bytes, CSV no lists."""
+    match format:
+        case "json":
+            return not has_bytes(kind)
+        case "csv":
+            return not pa.types.is_list(kind)
+    return True
+
+
+def has_bytes(kind: pa.DataType) -> bool:
+    """Say whether a type is binary, or a list of it."""
+    return has_bytes(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_binary(kind))
+
+
 def on_bad_record(what: str, value: str) -> OnBadRecord:
     """Check what to do with records that cannot be read."""
     if value not in ("quarantine", "fail"):

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
 
+import pyarrow as pa
+
 from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
-from riprap.graph.connectors.checks import whole_number
+from riprap.graph.connectors.checks import text_holds, whole_number
 from riprap.graph.connectors.files import FORMATS
 from riprap.graph.connectors.notation import CompressionOptions, WriteOptions, Writing, writing_of
 from riprap.graph.connectors.promise import Promise
+from riprap.graph.connectors.sink import SinkConnector
 
 FileFormat = Literal["parquet", "csv", "json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileSink:
+class FileSink(SinkConnector):
     """A folder of files; a batch appears in it whole or not at all."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -35,6 +38,9 @@ class FileSink:
     roll_seconds: float
     overwrite: bool = False
     writing: Writing = field(default_factory=Writing)
+
+    def holds(self, kind: pa.DataType) -> bool:
+        return text_holds(self.format, kind)
 
     def __str__(self) -> str:
         return f"{self.format} files in {self.path}"

@@ -14,6 +14,7 @@ from riprap.expressions.cells import converted, not_a, unreadable
 from riprap.graph.connectors.checks import pace, schema_of, tuples_a_second, whole_number
 from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.promise import Promise
+from riprap.graph.connectors.sink import SinkConnector
 
 _GIVE = "give dictionaries, or a pandas, Polars or Arrow table"
 
@@ -41,7 +42,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Callback:
+class Callback(SinkConnector):
     """A Python function called in the driver with each batch's number and rows (a ``pyarrow.Table``)."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -59,7 +60,7 @@ class Callback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(SinkConnector):
     """Rows kept for ``run.table(name)``: for tests and notebooks."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -74,7 +75,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Console:
+class Console(SinkConnector):
     """Each batch as a table on the screen, the first rows of it."""
 
     PROMISE: ClassVar[Promise] = Promise(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
@@ -19,6 +20,7 @@ from riprap.graph.connectors.checks import (
     schema_of,
     schema_of_records,
     table_name,
+    text_holds,
     url_of,
     whole_number,
     without_password,
@@ -28,6 +30,8 @@ from riprap.graph.connectors.checks import (
 )
 from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
+from riprap.graph.connectors.sink import Sink, Target
+from riprap.graph.connectors.source import Fetcher, Source
 
 _POSTGRES = ("postgresql", "postgres")
 _REDIS = ("redis", "rediss", "unix")
@@ -36,7 +40,7 @@ _PATIENCE = "60s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FromPostgres:
+class FromPostgres(Source):
     """The rows of a PostgreSQL table, in the order of a column that ascends."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -50,15 +54,20 @@ class FromPostgres:
     table: str
     by: str
     schema: pa.Schema
-    patience: float
+    retry_for: float
     on_bad_record: OnBadRecord
+
+    def fetcher(self, tell: Callable[..., None]) -> Fetcher:
+        from riprap.adapters.postgres import PostgresFetcher
+
+        return PostgresFetcher(self, tell)
 
     def __str__(self) -> str:
         return f"PostgreSQL table {self.table} at {without_password(self.url)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FromRedis:
+class FromRedis(Source):
     """The entries of a Redis stream: their fields are the columns."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -71,16 +80,21 @@ class FromRedis:
     url: str = field(repr=False)
     stream: str
     schema: pa.Schema
-    patience: float
+    retry_for: float
     on_bad_record: OnBadRecord
     max_record_bytes: int
+
+    def fetcher(self, tell: Callable[..., None]) -> Fetcher:
+        from riprap.adapters.redis_streams import RedisFetcher
+
+        return RedisFetcher(self, tell)
 
     def __str__(self) -> str:
         return f"Redis stream {self.stream} at {without_password(self.url)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FromTcp:
+class FromTcp(Source):
     """Lines from a TCP server."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -95,17 +109,22 @@ class FromTcp:
     port: int
     format: RecordFormat
     schema: pa.Schema
-    patience: float
+    retry_for: float
     on_bad_record: OnBadRecord
     max_record_bytes: int
     notation: Notation = PLAIN
+
+    def fetcher(self, tell: Callable[..., None]) -> Fetcher:
+        from riprap.adapters.tcp import TcpFetcher
+
+        return TcpFetcher(self)
 
     def __str__(self) -> str:
         return f"{self.format} lines from {self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToPostgres:
+class ToPostgres(Sink):
     """A PostgreSQL table; a batch is one transaction."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -118,14 +137,19 @@ class ToPostgres:
     url: str = field(repr=False)
     table: str
     overwrite: bool
-    patience: float
+    retry_for: float
+
+    def target(self, schema: pa.Schema, run: str) -> Target:
+        from riprap.adapters.postgres_sink import PostgresTarget
+
+        return PostgresTarget(self, schema, run)
 
     def __str__(self) -> str:
         return f"PostgreSQL table {self.table} at {without_password(self.url)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToSqlite:
+class ToSqlite(Sink):
     """A table of an SQLite file; a batch is one transaction."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -138,14 +162,22 @@ class ToSqlite:
     path: str
     table: str
     overwrite: bool
-    patience: float
+    retry_for: float
+
+    def target(self, schema: pa.Schema, run: str) -> Target:
+        from riprap.adapters.sqlite import SqliteTarget
+
+        return SqliteTarget(self, schema, run)
+
+    def holds(self, kind: pa.DataType) -> bool:
+        return not pa.types.is_list(kind)
 
     def __str__(self) -> str:
         return f"SQLite table {self.table} in {self.path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToRedis:
+class ToRedis(Sink):
     """A Redis stream: an entry a row."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -158,14 +190,22 @@ class ToRedis:
     url: str = field(repr=False)
     stream: str
     overwrite: bool
-    patience: float
+    retry_for: float
+
+    def target(self, schema: pa.Schema, run: str) -> Target:
+        from riprap.adapters.redis_streams import RedisTarget
+
+        return RedisTarget(self, schema, run)
+
+    def holds(self, kind: pa.DataType) -> bool:
+        return not pa.types.is_list(kind)
 
     def __str__(self) -> str:
         return f"Redis stream {self.stream} at {without_password(self.url)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToTcp:
+class ToTcp(Sink):
     """A TCP server that gets a line a row."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -179,14 +219,18 @@ class ToTcp:
     host: str
     port: int
     format: Literal["csv", "json"]
-    patience: float
+    retry_for: float
+
+    def target(self, schema: pa.Schema, run: str) -> Target:
+        from riprap.adapters.tcp import TcpTarget
+
+        return TcpTarget(self, schema)
+
+    def holds(self, kind: pa.DataType) -> bool:
+        return text_holds(self.format, kind)
 
     def __str__(self) -> str:
         return f"{self.format} lines to {self.host}:{self.port}"
-
-
-FetchedSource = FromPostgres | FromRedis | FromTcp
-ServiceSink = ToPostgres | ToSqlite | ToRedis | ToTcp
 
 
 def from_postgres(
@@ -212,7 +256,7 @@ def from_postgres(
         table=table_name("from_postgres(..., table)", table),
         by=by,
         schema=known,
-        patience=seconds("from_postgres(retry_for=...)", retry_for),
+        retry_for=seconds("from_postgres(retry_for=...)", retry_for),
         on_bad_record=check_on_bad_record("from_postgres", on_bad_record),
     )
 
@@ -234,7 +278,7 @@ def from_redis(
         url=url_of("from_redis(url, ...)", url, *_REDIS),
         stream=named("from_redis(..., stream)", stream),
         schema=schema_of(schema),
-        patience=seconds("from_redis(retry_for=...)", retry_for),
+        retry_for=seconds("from_redis(retry_for=...)", retry_for),
         on_bad_record=check_on_bad_record("from_redis", on_bad_record),
         max_record_bytes=whole_number("from_redis(max_record_bytes=...)", max_record_bytes),
     )
@@ -263,7 +307,7 @@ def from_tcp(
         port=port,
         format=format,
         schema=schema_of_records("from_tcp", format, schema),
-        patience=seconds("from_tcp(retry_for=...)", retry_for),
+        retry_for=seconds("from_tcp(retry_for=...)", retry_for),
         on_bad_record=check_on_bad_record("from_tcp", on_bad_record),
         max_record_bytes=whole_number("from_tcp(max_record_bytes=...)", max_record_bytes),
         notation=notation_of("from_tcp", format, dict(options), files=False),
@@ -282,7 +326,7 @@ def to_postgres(
         url=url_of("to_postgres(url, ...)", url, *_POSTGRES),
         table=table_name("to_postgres(..., table)", table),
         overwrite=overwrite,
-        patience=seconds("to_postgres(retry_for=...)", retry_for),
+        retry_for=seconds("to_postgres(retry_for=...)", retry_for),
     )
 
 
@@ -297,7 +341,7 @@ def to_sqlite(
         path=str(Path(path).absolute()),
         table=named("to_sqlite(..., table)", table),
         overwrite=overwrite,
-        patience=seconds("to_sqlite(retry_for=...)", retry_for),
+        retry_for=seconds("to_sqlite(retry_for=...)", retry_for),
     )
 
 
@@ -307,7 +351,7 @@ def to_redis(url: str, stream: str, *, overwrite: bool = False, retry_for: Durat
         url=url_of("to_redis(url, ...)", url, *_REDIS),
         stream=named("to_redis(..., stream)", stream),
         overwrite=overwrite,
-        patience=seconds("to_redis(retry_for=...)", retry_for),
+        retry_for=seconds("to_redis(retry_for=...)", retry_for),
     )
 
 
@@ -318,4 +362,4 @@ def to_tcp(
     host, port = address("to_tcp(host, port)", host, port)
     if format not in ("csv", "json"):
         raise GraphError(f"to_tcp(format=...) is 'csv' or 'json', got {format!r}")
-    return ToTcp(host=host, port=port, format=format, patience=seconds("to_tcp(retry_for=...)", retry_for))
+    return ToTcp(host=host, port=port, format=format, retry_for=seconds("to_tcp(retry_for=...)", retry_for))

@@ -18,6 +18,7 @@ from riprap.graph.connectors.checks import (
     named,
     schema_of,
     schema_of_records,
+    text_holds,
     whole_number,
 )
 from riprap.graph.connectors.checks import (
@@ -25,6 +26,7 @@ from riprap.graph.connectors.checks import (
 )
 from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
+from riprap.graph.connectors.sink import SinkConnector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ ReadBySpark = FromSpark | FromKafka
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToSpark:
+class ToSpark(SinkConnector):
     """A Python function called in the driver with each batch as a Spark DataFrame and its number."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -92,7 +94,7 @@ class ToSpark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToKafka:
+class ToKafka(SinkConnector):
     """A Kafka topic, written by Spark's connector: a JSON object a message."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -107,7 +109,10 @@ class ToKafka:
     topic: str
     key: str | None
     options: Mapping[str, str] = field(repr=False)
-    patience: float
+    retry_for: float
+
+    def holds(self, kind: pa.DataType) -> bool:
+        return text_holds("json", kind)
 
     def __str__(self) -> str:
         return f"Kafka topic {self.topic} at {self.servers}"
@@ -174,5 +179,5 @@ def to_kafka(
         topic=named("to_kafka(..., topic)", topic),
         key=key,
         options=dict(options or {}),
-        patience=seconds("to_kafka(retry_for=...)", retry_for),
+        retry_for=seconds("to_kafka(retry_for=...)", retry_for),
     )
