@@ -15,7 +15,8 @@ from riprap.compiler import Plan, compile_graph
 from riprap.feeds.leaving import Leaving
 from riprap.graph.operators import Outlet
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.inflow import END, Inflow, Offset, open_inflow, read_piece
+from riprap.runtime.inflow import open_inflow, read_piece
+from riprap.runtime.offsets import END, Inflow, Offset
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.settings import Setting
 from riprap.runtime.site import Site

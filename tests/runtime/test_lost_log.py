@@ -23,8 +23,8 @@ from riprap.compiler import Plan, compile_graph
 from riprap.errors import LedgerError, RiprapError
 from riprap.graph.connectors import SourceConnector
 from riprap.runtime import batches
-from riprap.runtime.inflow import Planned
 from riprap.runtime.lost_records import agree, agree_alone
+from riprap.runtime.offsets import Planned
 from riprap.runtime.spark_log import SparkLog
 from riprap.state.ledger import Ledger, Record
 

@@ -22,8 +22,8 @@ from riprap.compiler import compile_graph
 from riprap.errors import RunError
 from riprap.graph.connectors import list_files
 from riprap.runtime.crew import Crew
-from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.launch import Launch
 from riprap.runtime.output_lease import NAME, OutputLease, refuse_held
 from riprap.runtime.site import take_hold
 from riprap.state.leases import lock

@@ -14,9 +14,10 @@ import riprap as rr
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
 from riprap.feeds.segments import Segment
-from riprap.runtime.inflow import Piece, read_source
+from riprap.runtime.offsets import Piece
 from riprap.runtime.shares import is_worth_sharing, leave_share, take_up
 from riprap.runtime.site import Site
+from riprap.runtime.source_inflow import read_source
 from riprap.stage.arrival import Arrival, Rows, arrive
 from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore

@@ -30,7 +30,7 @@ from riprap.graph.connectors import Rows as Table
 from riprap.graph.operators import Lookup
 from riprap.operators.chunk import Chunk
 from riprap.operators.lookup import index_table
-from riprap.runtime.inflow import read_source
+from riprap.runtime.source_inflow import read_source
 from riprap.stage.arrival import Rows, arrive
 from riprap.stage.fused import run_stage
 

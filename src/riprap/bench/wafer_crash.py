@@ -23,8 +23,8 @@ from riprap.compiler import compile_graph
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
 from riprap.runtime.crew import Crew
-from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.launch import Launch
 from riprap.runtime.meter import Progress
 from riprap.runtime.run import Close, close_books
 from riprap.runtime.site import take_hold

@@ -21,8 +21,8 @@ from riprap.runtime.behind import Behind
 from riprap.runtime.crash import reach
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
-from riprap.runtime.inflow import Planned
 from riprap.runtime.meter import Meter
+from riprap.runtime.offsets import Planned
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.retention import KEEP_RECORDS, Retention
 from riprap.runtime.sinks import FilePublisher, Publisher

@@ -17,9 +17,10 @@ from riprap.compiler import Plan
 from riprap.errors import RiprapError
 from riprap.graph.options import RunOptions
 from riprap.runtime.draining import Draining
-from riprap.runtime.element import Element, Launch
+from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.kafka import explained
+from riprap.runtime.launch import Launch
 from riprap.runtime.site import Housing
 from riprap.state.ledger import Ledger
 

@@ -3,126 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark.sql import SparkSession
-
-from riprap.channels import ChannelReader
 from riprap.compiler import Plan, describe_state
-from riprap.errors import RunError
 from riprap.feeds.leaving import Leaving
-from riprap.feeds.listed_feed import spool_rows
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
 from riprap.graph import connectors
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Lookup, Outlet, Sink, Source
-from riprap.graph.options import RunOptions
+from riprap.graph.operators import Lookup, Sink, Source
 from riprap.runtime.agent.hired import Saver, hire
-from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.batches import BatchRunner
-from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.protection import Protection
-from riprap.runtime.checkpointing.recovery import Recovery
-from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
 from riprap.runtime.handing_over import hand_over
-from riprap.runtime.inflow import END, has_all, recorded
 from riprap.runtime.ingest import Ingest
-from riprap.runtime.lost_records import agree, agree_alone
+from riprap.runtime.inlets import Inlets
 from riprap.runtime.meter import Meter
+from riprap.runtime.offsets import END
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.resident.stage import ResidentStage
-from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import Publisher, make_publisher
-from riprap.runtime.site import EXECUTOR, Site
-from riprap.runtime.spark_log import SparkLog
-from riprap.runtime.task import save_plan
+from riprap.runtime.site import Site
+from riprap.runtime.source_inflow import recorded
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What it takes to start the processing elements of a run."""
-
-    graph: Graph
-    session: SparkSession
-    folder: RunFolder
-    resume: bool
-    options: RunOptions
-    stays: bool = True
-
-    @property
-    def durable(self) -> Durable:
-        """Where checkpoints are."""
-        return Durable.of(self.folder.path, self.folder.identity, self.options.store)
-
-    def prepare(self, plan: Plan, site: Site) -> Element:
-        """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
-        if plan.protected and EXECUTOR in site.pages.folder:
-            raise RunError(
-                f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
-            )
-        home = self.home(plan)
-        setting = self._save_setting(plan, site, home)
-        if self.resume:
-            tell = self.folder.event
-            if plan.ingests:
-                agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
-            else:
-                agree_alone(plan, site.ledger, handed=Handed(home).batch, tell=tell)
-            self.recover(plan, site, setting)
-        else:
-            site.ledger.begin(plan.buckets)
-        outlets = {
-            outlet.name: Outflow(
-                outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
-            )
-            for outlet in plan.graph.of_kind(Outlet)
-        }
-        return Element(plan, site, home, setting, outlets, self)
-
-    def recover(self, plan: Plan, site: Site, setting: Path) -> None:
-        """Bring back state that is gone."""
-        home = self.home(plan)
-        await_saver(home, self.folder.event)
-        Recovery(
-            plan=plan,
-            site=site,
-            durable=self.durable,
-            layouts=describe_state(self.graph),
-            home=home,
-            setting=setting,
-            start=len(list(home.glob("setting-*.json"))),
-            clock=self.options.clock,
-            tell=self.folder.event,
-        ).run()
-
-    def home(self, plan: Plan) -> Path:
-        """Return an element's folder."""
-        return self.folder.path / "elements" / plan.name
-
-    def _save_setting(self, plan: Plan, site: Site, home: Path) -> Path:
-        home.mkdir(parents=True, exist_ok=True)
-        # Workers keep what they read, and a session's outlive a run: a run taken up again has files of its own.
-        number = len(list(home.glob("setting-*.json")))
-        setting = Setting(
-            plan=str(home / f"plan-{number}.pickle"),
-            sources=str(home / "sources"),
-            folder=str(self.folder.path),
-            tables=str(home / "tables"),
-            site=site,
-            start=number,
-        )
-        save_plan(Path(setting.plan), plan)
-        save_setting(home / f"setting-{number}.json", setting)
-        for source in plan.graph.of_kind(Source):
-            whole = self.graph[source.name]
-            assert isinstance(whole, Source)
-            spool_rows(whole, home / "sources" / source.name)
-        return home / f"setting-{number}.json"
+if TYPE_CHECKING:
+    from riprap.runtime.launch import Launch
 
 
 class Stage(Protocol):
@@ -174,6 +82,7 @@ class Element:
         self._rates = _rates(launch.graph, plan)
         self._launch = launch
         self._handed = Handed(home)
+        self._inlets = Inlets(plan, launch.folder.path)
         self._stage: Stage | None = None
         self._saver: Saver | None = None
         self._finished = False
@@ -226,21 +135,7 @@ class Element:
             return 0
         batches = self._site.ledger.batches()
         done = self._site.ledger.get(batches[-1]).sources if batches else {}
-        lost = 0
-        for root in self.plan.roots:
-            readers = [
-                ChannelReader(self._launch.folder.path / "channels" / c.name, self.plan.name)
-                for c in self.plan.inlets.values()
-                if c.root == root
-            ]
-            frontiers = [f for r in readers if (f := r.frontier) is not None]
-            after = done[root][1] if root in done else None
-            if len(frontiers) == len(readers) and (after is None or min(frontiers) > after):
-                before = sum(reader.lost for reader in readers)
-                for reader in readers:
-                    reader.skip(after, min(frontiers))
-                # One that failed before its next batch has left out the same rows already.
-                lost += sum(reader.lost for reader in readers) - before
+        lost = self._inlets.pass_over({root: end for root, (_, end) in done.items()})
         self._launch.folder.event("passed over", element=self.plan.name, tuples=lost)
         return lost
 
@@ -367,15 +262,7 @@ class Element:
                 SegmentLog.end_of(self._home / "sources" / s.name) == done.get(s.name, 0)
                 for s in recorded(self.plan)
             )
-        channels = self._launch.folder.path / "channels"
-        inlets = self.plan.inlets.values()
-        readers = [ChannelReader(channels / channel.name, self.plan.name) for channel in inlets]
-        for channel, reader in zip(inlets, readers, strict=True):
-            # In this order: a frontier asked for after the end is the last. Others may have gone further.
-            if not reader.ended or _before(done.get(channel.root), reader.frontier):
-                return False
-        # Where the run is stopped, channels finish and the input has not ended.
-        return flushed or not all(map(has_all, readers))
+        return self._inlets.all_read(done, flushed=flushed)
 
     def leave_off(self) -> None:
         """Let sources that cannot be replayed fetch no more: what they have fetched is still to be computed."""
@@ -415,14 +302,7 @@ class Element:
 
     def edge(self) -> dict[str, int | None]:
         """Say how far the channels it reads are complete by now."""
-        channels = self._launch.folder.path / "channels"
-        ends: dict[str, int | None] = {}
-        for root in self.plan.roots:
-            inlets = [c for c in self.plan.inlets.values() if c.root == root]
-            frontiers = [ChannelReader(channels / c.name, self.plan.name).frontier for c in inlets]
-            known = [f for f in frontiers if f is not None]
-            ends[root] = min(known) if len(known) == len(frontiers) else None
-        return ends
+        return self._inlets.edge()
 
     @property
     def interval(self) -> float:
@@ -466,10 +346,6 @@ class Element:
         """Make visible all that sinks have taken."""
         for publisher in self.publishers.values():
             publisher.flush()
-
-
-def _before(done: int | None, frontier: int | None) -> bool:
-    return frontier is not None and (done is None or done < frontier)
 
 
 def _rates(graph: Graph, plan: Plan) -> dict[str, float]:

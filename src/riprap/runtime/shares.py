@@ -25,8 +25,9 @@ from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.feeds.reading import blocks, put_together, read_rows
 from riprap.graph.operators import Source
-from riprap.runtime.inflow import Piece, read_source
+from riprap.runtime.offsets import Piece
 from riprap.runtime.site import Site
+from riprap.runtime.source_inflow import read_source
 from riprap.stage.arrival import Entry, Rows
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys

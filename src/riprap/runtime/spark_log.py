@@ -19,7 +19,7 @@ from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.graph.connectors import FromSpark
 from riprap.graph.operators import Source
-from riprap.runtime.inflow import Planned
+from riprap.runtime.offsets import Planned
 from riprap.state.ledger import Record
 
 _VERSION = "v1"

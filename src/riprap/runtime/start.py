@@ -23,10 +23,10 @@ from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.compiling import Compiling
 from riprap.runtime.crew import Crew
-from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder, read_about
 from riprap.runtime.jvm_output import LOG, JvmLog
 from riprap.runtime.kafka import check_connector, session_config
+from riprap.runtime.launch import Launch
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session

@@ -20,7 +20,8 @@ from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.crash import reach
-from riprap.runtime.inflow import Piece, is_end, read_piece
+from riprap.runtime.inflow import read_piece
+from riprap.runtime.offsets import Piece, is_end
 from riprap.runtime.settings import load_setting
 from riprap.runtime.site import Site
 from riprap.runtime.task import run_task

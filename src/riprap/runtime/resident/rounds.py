@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from riprap.compiler import Plan
-from riprap.runtime.inflow import Piece
+from riprap.runtime.offsets import Piece
 from riprap.runtime.resident.coordinator import Coordinator
 from riprap.runtime.shares import is_worth_sharing
 from riprap.runtime.task import Answer

@@ -26,12 +26,14 @@ from riprap.graph.options import RunOptions
 from riprap.runtime.batch_size import BatchSize
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
-from riprap.runtime.inflow import Inflow, Offset, Piece, Planned, open_inflow, recorded
+from riprap.runtime.inflow import open_inflow
+from riprap.runtime.offsets import Inflow, Offset, Piece, Planned
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
 from riprap.runtime.resident.rounds import compute
 from riprap.runtime.resident.task import Resident
 from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
+from riprap.runtime.source_inflow import recorded
 from riprap.runtime.task import Answer
 
 # How often to look for input where there was none: a look at a folder takes some 20 microseconds.

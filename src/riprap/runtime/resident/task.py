@@ -22,7 +22,8 @@ from pyspark import TaskContext
 from riprap.errors import RunError
 from riprap.feeds.tables import tables_of
 from riprap.runtime.crash import reach
-from riprap.runtime.inflow import Piece, read_piece
+from riprap.runtime.inflow import read_piece
+from riprap.runtime.offsets import Piece
 from riprap.runtime.resident import wire
 from riprap.runtime.resident.wire import Inbox, Message
 from riprap.runtime.settings import load_setting

@@ -39,9 +39,9 @@ from riprap.graph.options import RunOptions
 from riprap.ownership import read_file
 from riprap.runtime.compiling import Compiling
 from riprap.runtime.crew import Crew, Report
-from riprap.runtime.element import Launch
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
+from riprap.runtime.launch import Launch
 from riprap.runtime.link import Link, Message
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session

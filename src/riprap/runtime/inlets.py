@@ -1,0 +1,173 @@
+"""The channels that a processing element reads: how far they are complete, what it lets go of, what it passes over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.channels import ChannelReader, Footer
+from riprap.compiler import Plan
+from riprap.runtime.offsets import END, Offset, Piece, is_end
+from riprap.stage.arrival import Rows
+
+
+class Inlets:
+    """An element's readers; ``folder`` is the run's. What it says is what the channels hold at that moment."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder / "channels"
+
+    def reader(self, stream: str) -> ChannelReader:
+        """Open the channel that a stream comes by."""
+        return ChannelReader(self._folder / self._plan.inlets[stream].name, self._plan.name)
+
+    def of(self, root: str) -> list[ChannelReader]:
+        """Open the channels whose frontiers count the same."""
+        return [self.reader(stream) for stream, c in self._plan.inlets.items() if c.root == root]
+
+    def edge(self) -> dict[str, int | None]:
+        """Say how far all channels of each root are complete by now."""
+        ends: dict[str, int | None] = {}
+        for root in self._plan.roots:
+            frontiers = [reader.frontier for reader in self.of(root)]
+            complete = [f for f in frontiers if f is not None]
+            ends[root] = min(complete) if len(complete) == len(frontiers) else None
+        return ends
+
+    def all_read(self, done: Mapping[str, Any], *, flushed: bool) -> bool:
+        """Say whether all that will ever come is on record, which is up to ``done``.
+
+        ``flushed`` is whether that includes what is put out at the end of the input, or nobody wants it.
+        """
+        readers = []
+        for stream, channel in self._plan.inlets.items():
+            reader = self.reader(stream)
+            # In this order: a frontier asked for after the end is the last. Others may have gone further.
+            if not reader.ended or _before(done.get(channel.root), reader.frontier):
+                return False
+            readers.append(reader)
+        # Where the run is stopped, channels finish and the input has not ended.
+        return flushed or not all(map(has_all, readers))
+
+    def acknowledge(self, end: Offset) -> None:
+        """Let the channels go of what was read up to an offset."""
+        for stream, channel in self._plan.inlets.items():
+            if end[channel.root] is not None:
+                self.reader(stream).acknowledge(end[channel.root])
+
+    def pass_over(self, done: Mapping[str, Any]) -> int:
+        """Leave out what is complete and not on record, which is up to ``done``; return how many tuples that is."""
+        lost = 0
+        for root, edge in self.edge().items():
+            after = done.get(root)
+            if edge is not None and (after is None or edge > after):
+                readers = self.of(root)
+                before = sum(reader.lost for reader in readers)
+                for reader in readers:
+                    reader.skip(after, edge)
+                # One that failed before its next batch has left out the same rows already.
+                lost += sum(reader.lost for reader in readers) - before
+        return lost
+
+
+class ChannelInflow:
+    """Channels: an offset is, for each root, the frontier up to which all of its channels are read."""
+
+    def __init__(self, plan: Plan, folder: Path, *, flush: bool) -> None:
+        self._plan = plan
+        self._inlets = Inlets(plan, folder)
+        self._flush = flush
+
+    def initial(self) -> Offset:
+        return dict.fromkeys(self._plan.roots) | ({END: 0} if self._flush else {})
+
+    def fix(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def latest(self, start: Offset, rows: int) -> Offset:
+        end, flush, over = dict(start), self._flush, self._flush
+        for root in self._plan.roots:
+            found = []
+            for reader in self._inlets.of(root):
+                # In this order: what is there once a channel has all is all there will ever be.
+                whole = flush and has_all(reader)
+                further = reader.next(start[root], rows)
+                over &= whole and further is None
+                # One that has ended holds up none that goes further: their last batches are after its own.
+                if not whole or further is not None:
+                    found.append(further)
+            if found and all(f is not None for f in found):
+                end[root] = min(f for f in found if f is not None)
+        if over and not start.get(END):
+            root = self._plan.root
+            if end.get(root) is not None:
+                end[root] += 1
+            end[END] = 1
+        return end
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        frontiers = {root: (start[root], end[root]) for root in self._plan.roots}
+        ends, frontier = is_end(start, end), end.get(self._plan.root)
+        return [Piece(task, {}, frontiers, ends, frontier) for task in range(self._plan.tasks)]
+
+    def commit(self, end: Offset) -> None:
+        # Otherwise it is kept upstream until it is saved: the checkpointer says when.
+        if not self._plan.replays:
+            self._inlets.acknowledge(end)
+
+
+def holds_end(segment: Footer | None) -> bool:
+    """Say whether the newest segment of a channel is of the end of the input, after which nothing comes."""
+    return segment is not None and bool(segment.sources.get(END, (None, None))[1])
+
+
+def has_all(reader: ChannelReader) -> bool:
+    """Say whether a channel has all there will ever be, what is put out at the end of the input included.
+
+    One that is finished need not: a run that is stopped finishes its channels too, with its windows still open.
+    """
+    return reader.ended and holds_end(reader.newest)
+
+
+def read_channel(plan: Plan, folder: Path, stream: str, piece: Piece) -> Rows:
+    """Read what a task has to compute of a stream that comes by channel."""
+    channel = plan.inlets[stream]
+    after, upto = piece.frontiers[channel.root]
+    columns = sorted(plan.needed[stream])
+    tags = [f"${i}" for i in range(channel.tags)]
+    if piece.ends or upto is None or upto == after:
+        schema = pa.schema([*(channel.schema.field(c) for c in columns), *((t, pa.int64()) for t in tags)])
+        tuples, punctuations = schema.empty_table(), pa.schema([(t, pa.int64()) for t in tags]).empty_table()
+    else:
+        span = plan.span(piece.task) if plan.keyed and channel.key else None
+        tuples, punctuations = Inlets(plan, folder).reader(stream).read(after, upto, columns, span)
+    if not plan.keyed:
+        rows, task, tasks = tuples.num_rows, piece.task, plan.tasks
+        first = rows * task // tasks
+        tuples = tuples.slice(first, rows * (task + 1) // tasks - first)
+    return Rows(
+        {c: _one(tuples.column(c)) for c in columns},
+        np.arange(tuples.num_rows),
+        tuple(tuples.column(t).to_numpy() for t in tags),
+        tuple(punctuations.column(t).to_numpy() for t in tags) if punctuations.num_rows else (),
+    )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else (pa.array([], column.type))
+    )
+
+
+def _before(done: int | None, frontier: int | None) -> bool:
+    return frontier is not None and (done is None or done < frontier)

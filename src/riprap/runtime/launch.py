@@ -1,0 +1,109 @@
+"""Starting the processing elements of a run: what they share is written down, what is gone is brought back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from riprap.compiler import Plan, describe_state
+from riprap.errors import RunError
+from riprap.feeds.listed_feed import spool_rows
+from riprap.graph.graph import Graph
+from riprap.graph.operators import Outlet, Source
+from riprap.graph.options import RunOptions
+from riprap.runtime.agent.lock import await_saver
+from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.checkpointing.recovery import Recovery
+from riprap.runtime.element import Element
+from riprap.runtime.folder import RunFolder
+from riprap.runtime.handed import Handed
+from riprap.runtime.lost_records import agree, agree_alone
+from riprap.runtime.outflow import Outflow
+from riprap.runtime.settings import Setting, save_setting
+from riprap.runtime.site import EXECUTOR, Site
+from riprap.runtime.spark_log import SparkLog
+from riprap.runtime.task import save_plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What it takes to start the processing elements of a run."""
+
+    graph: Graph
+    session: SparkSession
+    folder: RunFolder
+    resume: bool
+    options: RunOptions
+    stays: bool = True
+
+    @property
+    def durable(self) -> Durable:
+        """Where checkpoints are."""
+        return Durable.of(self.folder.path, self.folder.identity, self.options.store)
+
+    def prepare(self, plan: Plan, site: Site) -> Element:
+        """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
+        if plan.protected and EXECUTOR in site.pages.folder:
+            raise RunError(
+                f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
+            )
+        home = self.home(plan)
+        setting = self._save_setting(plan, site, home)
+        if self.resume:
+            tell = self.folder.event
+            if plan.ingests:
+                agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
+            else:
+                agree_alone(plan, site.ledger, handed=Handed(home).batch, tell=tell)
+            self.recover(plan, site, setting)
+        else:
+            site.ledger.begin(plan.buckets)
+        outlets = {
+            outlet.name: Outflow(
+                outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
+            )
+            for outlet in plan.graph.of_kind(Outlet)
+        }
+        return Element(plan, site, home, setting, outlets, self)
+
+    def recover(self, plan: Plan, site: Site, setting: Path) -> None:
+        """Bring back state that is gone."""
+        home = self.home(plan)
+        await_saver(home, self.folder.event)
+        Recovery(
+            plan=plan,
+            site=site,
+            durable=self.durable,
+            layouts=describe_state(self.graph),
+            home=home,
+            setting=setting,
+            start=len(list(home.glob("setting-*.json"))),
+            clock=self.options.clock,
+            tell=self.folder.event,
+        ).run()
+
+    def home(self, plan: Plan) -> Path:
+        """Return an element's folder."""
+        return self.folder.path / "elements" / plan.name
+
+    def _save_setting(self, plan: Plan, site: Site, home: Path) -> Path:
+        home.mkdir(parents=True, exist_ok=True)
+        # Workers keep what they read, and a session's outlive a run: a run taken up again has files of its own.
+        number = len(list(home.glob("setting-*.json")))
+        setting = Setting(
+            plan=str(home / f"plan-{number}.pickle"),
+            sources=str(home / "sources"),
+            folder=str(self.folder.path),
+            tables=str(home / "tables"),
+            site=site,
+            start=number,
+        )
+        save_plan(Path(setting.plan), plan)
+        save_setting(home / f"setting-{number}.json", setting)
+        for source in plan.graph.of_kind(Source):
+            whole = self.graph[source.name]
+            assert isinstance(whole, Source)
+            spool_rows(whole, home / "sources" / source.name)
+        return home / f"setting-{number}.json"
