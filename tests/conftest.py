@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 from tests.runtime.harness import Programs
 from tests.services.kafka import Kafka
@@ -24,6 +25,9 @@ from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
 S = TypeVar("S", bound=Server)
+# How long it takes to draw an example says how busy the machine is, and nothing of what is tested.
+settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("busy")
 # Tests start dozens of JVMs that live for seconds: to compile for the long run is not worth it to them.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
