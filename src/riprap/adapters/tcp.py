@@ -257,6 +257,8 @@ def _connect(host: str, port: int) -> socket.socket:
         connection = socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
     except OSError as error:
         raise ConnectionLost(f"{host}:{port}: {error}") from error
+    # A batch is sent as it is: the system would hold a small one back until the server has acknowledged the one before.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         # Not every system has them.
