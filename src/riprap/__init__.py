@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from riprap.errors import (
     ConnectionLost,
+    CorruptValueError,
     FormatError,
     GraphError,
     LedgerError,
@@ -26,6 +27,7 @@ from riprap.errors import (
     PageSpaceError,
     RiprapError,
     RunError,
+    StoreError,
 )
 
 if TYPE_CHECKING:
@@ -66,12 +68,14 @@ if TYPE_CHECKING:
     from riprap.graph.windows import every, on_close, sliding, tumbling
     from riprap.protection import Policy, checkpoint, consistent, eventual
     from riprap.runtime import Progress, Run
+    from riprap.state.stores import Store
 
 __all__ = [
     "Abandoned",
     "Application",
     "BadRecord",
     "ConnectionLost",
+    "CorruptValueError",
     "CustomOperator",
     "Fetched",
     "Fetcher",
@@ -92,6 +96,8 @@ __all__ = [
     "RunOptions",
     "Sink",
     "Source",
+    "Store",
+    "StoreError",
     "Stream",
     "Target",
     "callback",
@@ -142,6 +148,7 @@ _HOMES = {
     "riprap.graph.windows": ("every", "on_close", "sliding", "tumbling"),
     "riprap.protection": ("Policy", "checkpoint", "consistent", "eventual"),
     "riprap.runtime": ("Progress", "Run"),
+    "riprap.state.stores": ("Store",),
 }  # fmt: skip
 
 

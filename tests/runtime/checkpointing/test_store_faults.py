@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.runtime.checkpointing.leaving import (
 )
 from tests.runtime.harness import read_parts, wait_until, whole
 from tests.services.redis import Redis
+from tests.state.stores.kinds import store_url
 from tests.state.stores.test_disks import disk, fill, remount  # noqa: F401
 
 import riprap as rr
@@ -194,6 +196,21 @@ def test_a_redis_server_that_dies_and_comes_back(spark: SparkSession, redis: Red
         break_and_mend(app, redis.kill, redis.start)
         assert "whether the server runs" in events(app.folder, "checkpoint failed")[-1]["message"]
     lose_the_host_and_go_on(app)
+
+
+def test_a_store_of_the_users_own_that_is_away_and_comes_back(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An agent of this test's own: that of other tests does not find the user's module.
+    monkeypatch.setattr(hired, "_HIRED", [])
+    app = Application(spark, tmp_path, store_url("own", request, tmp_path))
+    folder, away = tmp_path / "own", tmp_path / "away"
+    with app.started():
+        app.catch_up()
+        break_and_mend(app, lambda: shutil.move(folder, away), lambda: shutil.move(away, folder))
+        assert "unable to open database file" in events(app.folder, "checkpoint failed")[-1]["message"]
+    lose_the_host_and_go_on(app)
+    hired._HIRED[0].stop()
 
 
 def test_a_slow_store_holds_nobody_up(

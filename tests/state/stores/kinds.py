@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
+from tests.pages import code_of
 from tests.services.redis import Redis
 
 from riprap.state.stores import Store, open_store
@@ -18,7 +20,7 @@ from riprap.state.stores.objects import RemoteFolder
 CHUNK = 1000
 
 Open = Callable[[], Store]
-KINDS = ("folder", "memory", "fsspec", "rocksdb", "redis")
+KINDS = ("folder", "memory", "fsspec", "rocksdb", "redis", "own")
 
 
 def store_url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -28,6 +30,14 @@ def store_url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return str(tmp_path / "store")
         case "rocksdb":
             return f"rocksdb://{tmp_path}/rocks?chunk={CHUNK}"
+        case "own":
+            # The one of the page, where this process finds it and others do.
+            (tmp_path / "table_store.py").write_text(code_of("extending.md", "# table_store.py"))
+            monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+            monkeypatch.syspath_prepend(str(tmp_path))
+            monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+            (tmp_path / "own").mkdir()
+            return f"table_store:TableStore://{tmp_path}/own/store.db"
     redis: Redis = request.getfixturevalue("redis")
     return f"{redis.url}?prefix={redis.prefix()}&chunk={CHUNK}"
 

@@ -228,6 +228,8 @@ def test_a_store_is_described_without_its_passwords(url: str, shown: str) -> Non
         ("redis://localhost/0?chunk=1g", "takes 1 to"),
         ("nothing://host/folder", "fsspec knows"),
         ("/proc/nowhere/folder", "opening failed"),
+        ("no_such_module:Store://x", "no_such_module.*PYTHONPATH"),
+        ("json:JSONDecoder://x", "no class JSONDecoder that is derived from rr.Store"),
     ],
 )
 def test_a_wrong_url_says_what_to_give(url: str, message: str) -> None:

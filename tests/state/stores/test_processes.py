@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 KILLS = 15
 
 
-@pytest.fixture(params=["folder", "rocksdb", "redis"])
+@pytest.fixture(params=["folder", "rocksdb", "redis", "own"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return store_url(request.param, request, tmp_path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -14,36 +14,50 @@ _KEY = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _ENTRY = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 
 
-class Store(Protocol):
+class Store:
     """Values by entry and key. What :meth:`put` has returned from is durable, each value whole or not there.
 
-    One process at a time writes to an entry; any number may read it meanwhile. Threads may share a store.
+    One process at a time writes to an entry; any number may read it meanwhile. Threads may share a store. Entries and
+    keys are letters, digits, ``.``, ``_`` and ``-``; entries have ``/`` besides.
+
+    Derive a store of your own from this class, in a module that Python finds. ``store="module:Class://place"`` then
+    makes one with that text, in every process that needs it. Raise :class:`riprap.StoreError` when the store cannot be
+    used now: what was to be saved is saved again later.
     """
 
-    @property
-    def url(self) -> str:
-        """The address by which another process can open the store, passwords included."""
+    url: str
+
+    def __init__(self, url: str) -> None:
+        """Take the address by which another process can open the store, passwords included."""
+        self.url = url
 
     def put(self, entry: str, values: Mapping[str, Buffer]) -> None:
         """Write many values at once; a key that is there gets its new value."""
+        raise NotImplementedError
 
     def get(self, entry: str, key: str) -> pa.Buffer:
         """Return a value. Raise ``KeyError`` where there is none, ``CorruptValueError`` where it is damaged."""
+        raise NotImplementedError
 
     def keys(self, entry: str) -> list[str]:
         """List the keys of an entry in order, none where it does not exist."""
+        raise NotImplementedError
 
     def damage(self, entry: str) -> list[str]:
         """Say what of an entry is damaged so that nobody can tell which keys it had."""
+        return []
 
     def delete(self, entry: str, keys: Iterable[str]) -> None:
         """Remove values; keys that are not there are fine."""
+        raise NotImplementedError
 
     def entries(self) -> list[str]:
         """List the entries that hold anything, in order."""
+        raise NotImplementedError
 
     def drop(self, entry: str) -> None:
         """Remove an entry with all its values, damaged ones included."""
+        self.delete(entry, self.keys(entry))
 
     def close(self) -> None:
         """Let go of files and connections. Buffers that were read stay as they are."""

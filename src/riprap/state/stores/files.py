@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from riprap.errors import CorruptValueError, StoreError
-from riprap.state.stores.base import Buffer, check_entry, check_keys
+from riprap.state.stores.base import Buffer, Store, check_entry, check_keys
 from riprap.state.stores.folders import Folder, trouble
 from riprap.state.stores.packs import (
     Pack,
@@ -46,7 +46,7 @@ class _Index:
         self.next_number = max([self.next_number, *(name.number + 1 for name in named)])
 
 
-class FileStore:
+class FileStore(Store):
     """A store of packs in a folder, local or behind fsspec."""
 
     def __init__(self, url: str, where: str, folder: Folder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -16,15 +17,17 @@ from riprap.state.stores.reading import ReadingStore
 
 _OWN = ("prefix", "chunk")
 _USER = re.compile(r"(?<=//)[^/@]*@")
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _SIZE = re.compile(r"(\d+) ?([kmg]?)b?", re.IGNORECASE)
 
 
 def open_store(url: str | Path, *, readonly: bool = False) -> Store:
-    """Open a store: a folder, a URL that fsspec knows, ``rocksdb:///folder`` or ``redis://host:port/0``.
+    """Open a store: a folder, a URL that fsspec knows, ``rocksdb:///folder``, ``redis://host:port/0``, or a user's own.
 
     open_store("checkpoints")                                  # made if need be
     open_store("s3://bucket/checkpoints")
     open_store("redis://localhost:6379/0?prefix=quotes&chunk=8MB")
+    open_store("table_store:TableStore:///var/checkpoints.db")  # module:Class, derived from rr.Store
     """
     text, where = str(url), describe_store(url)
     scheme = text.partition("://")[0] if "://" in text else ""
@@ -50,6 +53,8 @@ def open_store(url: str | Path, *, readonly: bool = False) -> Store:
         prefix = settings.get("prefix") or redis_store.DEFAULT_PREFIX
         chunk = _size(settings, where, redis_store.DEFAULT_CHUNK)
         store = redis_store.RedisStore(text, where, plain, prefix=prefix, chunk=chunk)
+    elif _CLASS.fullmatch(scheme):
+        store = _of_class(scheme, where)(text)
     else:
         store = FileStore(text, where, RemoteFolder.at(text, where))
     return ReadingStore(store, where) if readonly else store
@@ -67,6 +72,22 @@ def describe_store(url: str | Path) -> str:
     shown = _USER.sub("", text.partition("?")[0])
     known = {name: value for name, value in settings.items() if name in _OWN}
     return f"{shown}?{urlencode(known)}" if known else shown
+
+
+def _of_class(name: str, where: str) -> type[Store]:
+    """Find the class of a user's that ``module:Class`` names."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"store {where}: {error}. Put the module where Python finds it on every host: see PYTHONPATH"
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, Store):
+        raise StoreError(
+            f"store {where}: module {module} has no class {attribute} that is derived from rr.Store"
+        )
+    return found
 
 
 def _local_path(text: str, where: str) -> Path:

@@ -10,7 +10,7 @@ from riprap.errors import StoreError
 from riprap.state.stores.base import Buffer, Store
 
 
-class ReadingStore:
+class ReadingStore(Store):
     """A store opened with ``readonly=True``."""
 
     def __init__(self, store: Store, where: str) -> None:

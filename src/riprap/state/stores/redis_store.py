@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError, StoreError
-from riprap.state.stores.base import Buffer, check_entry, check_keys
+from riprap.state.stores.base import Buffer, Store, check_entry, check_keys
 from riprap.state.stores.chunks import Head, read_value
 
 DEFAULT_CHUNK = 16 << 20
@@ -31,7 +31,7 @@ _CONNECT_SECONDS = 3
 _ANSWER_SECONDS = 15
 
 
-class RedisStore:
+class RedisStore(Store):
     """A store in a Redis server. It connects when it is first used, and again when the server was away."""
 
     def __init__(

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError, StoreError
-from riprap.state.stores.base import Buffer, check_entry, check_keys
+from riprap.state.stores.base import Buffer, Store, check_entry, check_keys
 from riprap.state.stores.chunks import Head, read_value
 
 DEFAULT_CHUNK = 4 << 20
@@ -37,7 +37,7 @@ _BATCH = 32 << 20
 T = TypeVar("T")
 
 
-class RocksStore:
+class RocksStore(Store):
     """A store in a RocksDB database. It is opened again after an error, which RocksDB itself would never forget."""
 
     def __init__(
