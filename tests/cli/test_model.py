@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Command
 
 from riprap.apps.models import PAPER
+from riprap.model import OperatorProfile, Profile
 
 CRASH = ("--crash", "VWAP", "--recovery", "16", "--rate", "2200", "--horizon", "360", "--replications", "20")
 
@@ -166,3 +167,39 @@ def test_predictions_beside_measurements(riprap: Command, tmp_path: Path) -> Non
     told = riprap("model", "bargain", "--paper", "--compare", tmp_path / "found", "--replications", "20")
     assert "Availability: ranks all as R does." in told.out
     assert "Tainted tuples: ranks Source and VWAP otherwise than I does." in told.out
+
+
+def test_a_small_model_is_solved(riprap: Command, tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import riprap as rr\n"
+        "app = rr.Application('odd')\n"
+        "rows = app.source('Rows', rr.rows([{'v': 2}], 'v bigint'))\n"
+        "app.sink('Out', app.functor('Odd', rows, where='v % 2 = 1'), rr.memory())\n"
+    )
+    operators = {name: OperatorProfile() for name in ("Rows", "Odd", "Out")}
+    Profile(rates={"Rows": 50.0}, operators=operators).write(tmp_path / "odd.yaml")
+    asked = (
+        "model",
+        "odd.py:app",
+        "--profile",
+        "odd.yaml",
+        "--fault-rate",
+        "500s",
+        "--recovery",
+        "20",
+        "--exact",
+    )
+    ran = riprap(*asked, "--horizon", "10000h", "--html", "page.html")
+    assert "0.88900" in ran.out  # (500 / 520) ** 3
+    assert "±" not in ran.out
+    assert "Exact, 8 states" in ran.out
+    assert "Assumed: recoveries, failovers and the times between tuples are exponential" in ran.out
+    page = (tmp_path / "page.html").read_text()
+    assert "Solved exactly, as Markov chains of at most 8 states" in page
+    assert "times between tuples are exponential" in page
+    made = json.loads(riprap(*asked, "--rate", "10,20", "--json").out)["points"]
+    assert [(p["exact"], p["states"], len(p["assumed"])) for p in made] == [(True, 8, 1)] * 2
+    assert all(p["availability"]["low"] == p["availability"]["mean"] for p in made)
+    ran = riprap(*asked, "--master", "local[1]")
+    assert ran.code == 2
+    assert "--exact simulates nothing: leave out --master, or --exact" in ran.err

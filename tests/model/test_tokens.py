@@ -57,6 +57,7 @@ def test_leaps_agree_with_tokens(
     leaps = [simulate(wired.wiring, asked, np.random.default_rng((8, n))) for n in range(2000)]
     for name, values in (
         ("availability", [t.up / asked.horizon for t in leaps]),
+        ("alone", [t.up_alone / asked.horizon for t in leaps]),
         ("tainted", [t.tainted.sum() for t in leaps]),
         ("clean", [t.clean.sum() for t in leaps]),
         ("crashes", [t.crashes for t in leaps]),

@@ -6,19 +6,20 @@ import argparse
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.progress import TextColumn, TimeRemainingColumn
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, load_from, positive, positive_number
-from riprap.cli.model_compare import compare_with_campaign, with_interval
-from riprap.cli.quantities import as_given, list_of, read_rate, read_time
+from riprap.cli.model_compare import compare_with_campaign
+from riprap.cli.model_table import as_json, print_points
+from riprap.cli.quantities import list_of, read_rate, read_time
 from riprap.cli.run_folders import find_run
-from riprap.cli.screen import Screen, new_table, shown
+from riprap.cli.screen import Screen, shown
 
 if TYPE_CHECKING:
     from riprap.apps.models import BuiltInModel
@@ -36,6 +37,8 @@ examples:
   riprap model app.py:app --profile app.profile.yaml --fault-rate 24h --horizon 720h
                                               an application of your own, with the protection it asks for
   riprap model app.py:app --profile app.profile.yaml --technique none,checkpoint,replication --json
+  riprap model app.py:app --profile app.profile.yaml --exact
+                                              solved and not simulated, if it is small enough for that
 
 A list with commas is a sweep; several sweeps are combined. Times are 90m, 2h, 3.5s or seconds. A fault rate is faults
 of each operator a second, or a time: one in so long. The profile comes from `riprap profile`, or is written by hand.
@@ -95,6 +98,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("the simulation")
     how.add_argument(
+        "--exact",
+        action="store_true",
+        help="solve the model instead, if it is small: exponential times, no replications and no intervals",
+    )
+    how.add_argument(
         "--rate", type=list_of(positive_number), metavar="RATES", help="tuples a second of all sources"
     )
     how.add_argument("--horizon", type=list_of(read_time), metavar="TIMES", help="to simulate (2h)")
@@ -132,6 +140,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     graph, profile, published = _asked(arguments)
     for assumed in profile.assumed:
         screen.note(f"assumed: {assumed}")
+    if arguments.exact:
+        _refuse_what_is_simulated(arguments)
     if arguments.compare is not None:
         return compare_with_campaign(arguments, graph, profile, screen)
     measured = _measured(arguments, graph, profile)
@@ -146,6 +156,15 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         return 0
     print_points(points, screen)
     return 0
+
+
+def _refuse_what_is_simulated(arguments: argparse.Namespace) -> None:
+    """Raise the error that names options which only a simulation has an answer to."""
+    given = [
+        f"--{name}" for name in ("compare", "measured", "master") if getattr(arguments, name) is not None
+    ]
+    if given:
+        raise UsageError(f"--exact simulates nothing: leave out {', '.join(given)}, or --exact")
 
 
 def _measured(
@@ -189,6 +208,7 @@ def _predict(
             replications=arguments.replications,
             seed=arguments.seed,
             spread=spread,
+            exact=arguments.exact,
             # A page draws the output of one combination over time.
             ticks=120 if arguments.html is not None and len(sweep.settings()) == 1 else 0,
             show=lambda setting, share: bars.update(
@@ -315,59 +335,6 @@ def _techniques(
     if arguments.group and "groups" not in names:
         raise UsageError("--group is for --technique groups: name that technique, or leave it out")
     return {name: own[name] if name in own else makers[name]() for name in names}
-
-
-def as_json(application: str, points: Sequence[Point]) -> dict[str, Any]:
-    """Return the object that ``--json`` prints: of one combination what is expected, of several each as a point."""
-    if len(points) == 1:
-        return {"application": application, **points[0].to_json()}
-    return {"application": application, "points": [point.to_json() for point in points]}
-
-
-def print_points(points: Sequence[Point], screen: Screen) -> None:
-    """Print what is expected, a line for each combination; what all have in common stands above."""
-    settings = [_words(point) for point in points]
-    varying = [name for name in settings[0] if len({each[name] for each in settings}) > 1]
-    screen.say(
-        "; ".join(f"{name} {value}" for name, value in settings[0].items() if name not in varying and value)
-    )
-    screen.say()
-    table = new_table()
-    for name in varying:
-        table.add_column(name, no_wrap=True)
-    for heading in ("availability", "not spreading", "tainted tuples", "share", "copies", "checkpoints"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for point, words in zip(points, settings, strict=True):
-        made = point.prediction
-        written = made.cost.checkpoint_bytes
-        table.add_row(
-            *(words[name] for name in varying),
-            with_interval(made.availability, 5),
-            f"{made.alone.mean:.5f}",
-            with_interval(made.tainted_tuples, 0),
-            f"{made.share.mean:.2%}",
-            f"+{made.cost.copies}",
-            "?" if written is None else f"{written / 1e6:.2f} MB/s",
-        )
-    screen.out.print(table)
-    took = sum(point.prediction.seconds for point in points)
-    screen.say(
-        f"{points[0].prediction.replications:,} replications each, 95% confidence; {took:.1f} s. Not spreading: "
-        "availability if a fault hurt only the operator it hit."
-    )
-
-
-def _words(point: Point) -> dict[str, str]:
-    setting, faults = point.setting, point.setting.faults
-    return {
-        "technique": setting.technique,
-        "rate": f"{setting.rate:g}/s",
-        "crash": "" if faults.crash is None else f"of {faults.crash}",
-        "crashes": as_given(faults.crash_rate) if faults.crash_rate else "",
-        "corruptions": as_given(faults.corruption_rate) if faults.corruption_rate else "",
-        "recovery": as_given(faults.recovery),
-        "horizon": as_given(setting.horizon),
-    }
 
 
 def _technique(text: str) -> str:

@@ -9,11 +9,12 @@ from rich.progress import TextColumn, TimeRemainingColumn
 
 import riprap as rr
 from riprap.cli.applications import UsageError
+from riprap.cli.model_table import with_interval
 from riprap.cli.run_folders import find_run
 from riprap.cli.screen import Screen, new_table, shown
 
 if TYPE_CHECKING:
-    from riprap.model import Estimate, Profile
+    from riprap.model import Profile
 
 # What a campaign settles itself.
 _SETTLED = ("technique", "rate", "recovery", "horizon", "fault_rate", "sdc_rate", "crash", "at", "together", "group",
@@ -79,8 +80,3 @@ def compare_with_campaign(
         told = f"ranks {words} otherwise than {measured} does" if pairs else f"ranks all as {measured} does"
         screen.say(f"{what.replace('_', ' ').capitalize()}: {told}.")
     return 0
-
-
-def with_interval(estimate: Estimate, digits: int) -> str:
-    """Write a mean, give or take half its confidence interval."""
-    return f"{estimate.mean:,.{digits}f} ± {estimate.high - estimate.mean:,.{digits}f}"

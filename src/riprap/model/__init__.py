@@ -3,8 +3,9 @@
 >>> from riprap.model import Checkpoints, Faults, Profile, predict
 """
 
+from riprap.model.exact import predict_exactly
 from riprap.model.parts import Part, parts_of
-from riprap.model.prediction import Cost, Estimate, Faults, Prediction, predict
+from riprap.model.prediction import Cost, Estimate, Exact, Faults, Prediction, predict
 from riprap.model.profile import OperatorProfile, Port, Profile, read_profile
 from riprap.model.techniques import (
     Annotated,
@@ -23,6 +24,7 @@ __all__ = [
     "ConsistentRegion",
     "Cost",
     "Estimate",
+    "Exact",
     "Faults",
     "Groups",
     "OperatorProfile",
@@ -36,5 +38,6 @@ __all__ = [
     "Unprotected",
     "parts_of",
     "predict",
+    "predict_exactly",
     "read_profile",
 ]

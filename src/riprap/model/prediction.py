@@ -69,6 +69,11 @@ class Estimate:
         half = float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
         return cls(mean, max(0.0, mean - half), min(most, mean + half))
 
+    @classmethod
+    def certain(cls, value: float) -> Estimate:
+        """Return what is no estimate: a value that was solved for."""
+        return cls(value, value, value)
+
     def scaled(self, by: float) -> Estimate:
         """Return the estimate of so many times the value."""
         return Estimate(self.mean * by, self.low * by, self.high * by)
@@ -90,11 +95,23 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    """That a prediction was solved for and not simulated: of how many states, and what was assumed for it."""
+
+    states: int
+    assumed: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"states": self.states, "assumed": list(self.assumed)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What is to be expected of an application over a time.
 
     ``alone`` is what availability would be if faults did not spread to other operators. ``share`` is tainted tuples of
-    the output of a run without faults, ``fault_free`` of them.
+    the output of a run without faults, ``fault_free`` of them. With ``exact`` there are no replications, and intervals
+    are as wide as nothing.
     """
 
     availability: Estimate
@@ -111,6 +128,7 @@ class Prediction:
     cost: Cost
     sinks: Mapping[str, Estimate] = field(default_factory=dict)
     series: tuple[tuple[float, float], ...] = ()
+    exact: Exact | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction as ``--json`` prints it."""
@@ -125,6 +143,8 @@ class Prediction:
             "crashes": self.crashes.to_json(),
             "tainted_tuples_by_sink": {name: e.to_json() for name, e in self.sinks.items()},
             "cost": self.cost.to_json(),
+            "exact": self.exact is not None,
+            **({} if self.exact is None else self.exact.to_json()),
             "replications": self.replications,
             "seconds": self.seconds,
         }
@@ -156,8 +176,7 @@ def predict(
         raise ModelError(f"seed is {seed}: give a whole number of at least 0")
     if replications < 1:
         raise ModelError(f"replications is {replications}: give at least 1")
-    if not (math.isfinite(horizon) and horizon > 0):
-        raise ModelError(f"horizon is {horizon!r}: give the seconds to simulate, above zero")
+    check_horizon(horizon)
     began = time.perf_counter()
     wired = model_of(graph, profile, technique, faults)
     asked = ask(wired, profile, faults, horizon, ticks)
@@ -172,6 +191,12 @@ def predict(
             show(len(told) / replications)
     seconds = time.perf_counter() - began
     return _sum_up(wired, told, horizon, seconds)
+
+
+def check_horizon(horizon: float) -> None:
+    """Raise the error if there is no such time to predict for."""
+    if not (math.isfinite(horizon) and horizon > 0):
+        raise ModelError(f"horizon is {horizon!r}: give the seconds to simulate, above zero")
 
 
 def model_of(graph: Graph, profile: Profile, technique: Technique, faults: Faults) -> Wired:

@@ -19,14 +19,15 @@ from riprap.model.figures import Figure, sweep_figures, varied
 from riprap.model.measures import MEASURES
 from riprap.model.prediction import Prediction
 from riprap.model.profile import Profile
-from riprap.model.sweep import Point
+from riprap.model.sweep import Point, assumed_of
 from riprap.model.tables import comparison_table, points_table, tiles
 from riprap.model.wording import AXES, duration
 
 _LEFT_OUT = (
     "An operator does what its profile says on average: times, selectivities and state do not follow the data.",
-    "Faults come at random, each on its own unless operators were said to fail together, and a recovery always takes "
-    "as long as was said. Machines, networks and stores do not fail by themselves.",
+    "Faults come at random, each on its own unless operators were said to fail together, and a recovery takes as long "
+    "as was said: always, or on average where that is assumed. "
+    "Machines, networks and stores do not fail by themselves.",
     "A tuple passes in no time, and copies and checkpoints slow nothing down: what they take is in the table only.",
     "A tuple is clean or tainted. How wrong a tainted one is, a campaign of fault injection measures "
     "(riprap inject).",
@@ -60,7 +61,7 @@ def write_page(
         _heading("Figures", _holders(figures, 0)),
         _heading("Techniques side by side", points_table(points) + _marked(points)) if len(points) > 1 else "",
         _heading("How operators recover: observed and fitted", _holders(curves, len(figures))),
-        _heading("Assumed", _list(profile.assumed)),
+        _heading("Assumed", _list([*profile.assumed, *assumed_of(points)])),
         _heading("Left out", _list(_LEFT_OUT)),
         _heading("How it was found", f"<p>{escape(_method([p.prediction for p in points], seed))}</p>"),
     ]  # fmt: skip
@@ -127,10 +128,15 @@ def _asked(points: Sequence[Point]) -> str:
 
 
 def _method(made: Sequence[Prediction], seed: int | None) -> str:
-    counts = sorted({p.replications for p in made})
-    said = f"{' to '.join(f'{n:,}' for n in (counts[0], counts[-1])[: len(counts)])} replications of each combination, "
-    said += f"{sum(p.seconds for p in made):.1f} s in all; intervals hold the mean with 95% confidence."
-    said += f" Seed {seed}." if seed is not None else ""
+    states = [p.exact.states for p in made if p.exact is not None]
+    took = f"{sum(p.seconds for p in made):.1f} s in all"
+    if states:
+        said = f"Solved exactly, as Markov chains of at most {max(states):,} states, {took}."
+    else:
+        counts = sorted({p.replications for p in made})
+        said = " to ".join(f"{n:,}" for n in (counts[0], counts[-1])[: len(counts)])
+        said += f" replications of each combination, {took}; intervals hold the mean with 95% confidence."
+        said += f" Seed {seed}." if seed is not None else ""
     libraries = ", ".join(f"{name} {version(name)}" for name in ("riprap", "numba", "numpy", "scipy"))
     return f"{said} Versions: {libraries}, python {platform.python_version()}."
 

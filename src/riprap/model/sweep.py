@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from riprap.graph.graph import Graph
+from riprap.model.exact import predict_exactly
 from riprap.model.prediction import Faults, Prediction, Spread, predict
 from riprap.model.profile import Profile
 from riprap.model.techniques import Technique
@@ -80,6 +81,12 @@ class Point:
         return {**self.setting.to_json(), **self.prediction.to_json()}
 
 
+def assumed_of(points: Sequence[Point]) -> list[str]:
+    """List what exact solutions take for granted, each once."""
+    exact = [point.prediction.exact for point in points if point.prediction.exact is not None]
+    return list(dict.fromkeys(line for each in exact for line in each.assumed))
+
+
 def predict_all(
     graph: Graph,
     profile: Profile,
@@ -89,9 +96,13 @@ def predict_all(
     seed: int = 1,
     ticks: int = 0,
     spread: Spread | None = None,
+    exact: bool = False,
     show: Callable[[Setting, float], None] | None = None,
 ) -> list[Point]:
-    """Predict every combination. ``show`` is told which one is worked on, and the share of all that is done."""
+    """Predict every combination: by simulation, or ``exact``, which needs neither replications nor a seed.
+
+    ``show`` is told which one is worked on, and the share of all that is done.
+    """
     settings = sweep.settings()
     points: list[Point] = []
     for setting in settings:
@@ -101,17 +112,18 @@ def predict_all(
                 show(setting, (len(points) + share) / len(settings))
 
         done(0.0)
-        made = predict(
-            graph,
-            profile.at_rate(setting.rate),
-            sweep.techniques[setting.technique],
-            setting.faults,
-            horizon=setting.horizon,
-            replications=replications,
-            seed=seed,
-            ticks=ticks,
-            spread=spread,
-            show=done,
-        )
+        asked = (graph, profile.at_rate(setting.rate), sweep.techniques[setting.technique], setting.faults)
+        if exact:
+            made = predict_exactly(*asked, horizon=setting.horizon)
+        else:
+            made = predict(
+                *asked,
+                horizon=setting.horizon,
+                replications=replications,
+                seed=seed,
+                ticks=ticks,
+                spread=spread,
+                show=done,
+            )
         points.append(Point(setting, made))
     return points

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from riprap.model.arrays import CHECKPOINT, WHOLE, Asked
-from riprap.model.tokens.names import FINE, TICK, Names
+from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Asked
+from riprap.model.tokens.names import TICK, Names
 from riprap.model.wiring import Wired
 from riprap.san import Activity, Case, Deterministic, Exponential, InputGate, OutputGate
 
@@ -15,19 +15,22 @@ from riprap.san import Activity, Case, Deterministic, Exponential, InputGate, Ou
 class Faults(Names):
     """The part of a net that faults are."""
 
-    def __init__(self, wired: Wired, asked: Asked) -> None:
-        super().__init__(wired)
+    def __init__(self, wired: Wired, asked: Asked, *, memoryless: bool = False) -> None:
+        super().__init__(wired, memoryless=memoryless)
         self.asked = asked
 
     def places(self) -> dict[str, int]:
         """Return the places that faults need, with their first tokens."""
-        places = dict.fromkeys(("changed", "clean", "tainted", "lost", "crashes", "ticking"), 0)
+        places = dict.fromkeys(("changed", "lost", "crashes", "ticking"), 0)
         for group in range(len(self.w.group_failover)):
             places |= {f"active{group}": 0, f"working{group}": 1, f"ready{group}": 1}
         for unit in range(len(self.wired.units)):
             places |= {f"unit{unit}.up": 1, f"unit{unit}.forced": 1}
         for port in range(len(self.w.port_node)):
-            places |= {self.at(port, "flow"): round(self.nominal[port] * FINE), self.at(port, "losing"): 0}
+            places |= {
+                self.at(port, "flow"): round(self.nominal[port] * self.fine),
+                self.at(port, "losing"): 0,
+            }
             if self.w.size[port] > 0:
                 places[self.at(port, "lost")] = 0
                 for copy in self.copies(int(self.w.port_node[port])):
@@ -38,7 +41,7 @@ class Faults(Names):
         """Yield what goes wrong, and what follows from it."""
         yield self._look()
         # What is lost until a recovery is counted before it, if both are due at the same time.
-        yield from self._tick()
+        yield from self._missing() if self.memoryless else self._tick()
         for node in range(len(self.names)):
             yield from self._strikes(node)
         for unit in range(len(self.wired.units)):
@@ -52,7 +55,7 @@ class Faults(Names):
         down = [f"{label}.up = 0", "changed = 1", "crashes += 1"]
         for node, copy in members:
             down += [f"{self.names[node]}.alive{copy} = 0", f"{self.names[node]}.struck{copy} = 0"]
-            down += self._dropped(node)
+            down += self._dropped(node) + self._emptied(node, copy)
         if self.asked.crash_rate[unit] > 0:
             yield Activity(
                 f"{label}.crash",
@@ -71,7 +74,7 @@ class Faults(Names):
             back += self._restored(node, copy)
         yield Activity(
             f"{label}.recover",
-            time=Deterministic(float(self.asked.recovery[unit])),
+            time=self.lasting(float(self.asked.recovery[unit])),
             gates=[InputGate(when=f"{label}.up == 0"), OutputGate(then="\n".join(back))],
         )
 
@@ -91,6 +94,18 @@ class Faults(Names):
         inner = "\n".join("  " + line for line in lines)
         return [f"if not {self.alive(node)}:\n{inner}"]
 
+    def _emptied(self, node: int, copy: int) -> list[str]:
+        """Write that what comes back empty, or with another copy's state, keeps no count: fewer markings."""
+        if self.w.node_restore[node] != SCRATCH:
+            return []
+        counts = [
+            self.at(port, f"{what}{copy}_")
+            for port in self.stateful(node)
+            for what in ("unstable", "filling")
+        ]
+        lost = "".join(f"\n  {self.at(port, 'lost')} = 0" for port in self.stateful(node))
+        return [f"{count} = 0" for count in counts] + ([f"if not {self.alive(node)}:{lost}"] if lost else [])
+
     def _restored(self, node: int, copy: int) -> list[str]:
         name = self.names[node]
         lines: list[str] = []
@@ -102,11 +117,11 @@ class Faults(Names):
             lost = self.at(port, "lost")
             if self.w.node_restore[node] == CHECKPOINT:
                 age = float(self.w.node_age[node].mean())
-                lost_in_all = f"({lost} / {FINE} + {float(self.nominal[port]) * age!r})"
+                lost_in_all = f"({lost} / {self.fine} + {float(self.nominal[port]) * age!r})"
                 mine = [f"{unstable} = max({unstable}, {self.need(port, lost_in_all)})"]
             else:
                 mine = [f"{unstable} = 0", f"{filling} = {int(self.w.size[port])}"]
-            mine.append(f"{lost} = 0")
+            mine += [f"{lost} = 0", f"{name}.own{copy} = 1"]
             if others:
                 other = 1 - copy
                 handed = [
@@ -151,9 +166,9 @@ class Faults(Names):
         )
 
     def _flows(self) -> dict[int, list[str]]:
-        """Write the tuples a second at each port, in thousandths, as what comes from the ports before it."""
+        """Write the tuples a second at each port, in fine parts of one, as what comes from the ports before it."""
         flows: dict[int, list[str]] = {
-            port: [str(round(float(rate) * FINE))] if rate > 0 else []
+            port: [str(round(float(rate) * self.fine))] if rate > 0 else []
             for port, rate in enumerate(self.w.port_rate)
         }
         for node in range(len(self.names)):
@@ -175,7 +190,7 @@ class Faults(Names):
 
     def _suffered(self, port: int) -> list[str]:
         node = int(self.w.port_node[port])
-        losing, nominal = self.at(port, "losing"), round(float(self.nominal[port]) * FINE)
+        losing, nominal = self.at(port, "losing"), round(float(self.nominal[port]) * self.fine)
         # Rounding at each operator on the way must not pass for loss.
         missing = f"{nominal} - {self.at(port, 'flow')}"
         now = f"({missing} if {missing} > {max(10, nominal // 10**6)} else 0)"
@@ -187,7 +202,7 @@ class Faults(Names):
             hurt = []
             for copy in self.copies(node):
                 unstable = self.at(port, f"unstable{copy}_")
-                need = self.need(port, f"({lost} / {FINE})")
+                need = self.need(port, f"({lost} / {self.fine})")
                 hurt.append(
                     f"if {self.names[node]}.alive{copy} == 1:\n    {unstable} = max({unstable}, {need})"
                 )
@@ -209,6 +224,21 @@ class Faults(Names):
                 time=Deterministic(TICK),
                 gates=[InputGate(when="ticking == 1"), OutputGate(then="\n".join(lines))],
             )
+
+    def _missing(self) -> Iterator[Activity]:
+        """Yield what counts lost tuples one by one, as many as make a difference, where the net is memoryless."""
+        for node in range(len(self.names)):
+            for port in self.stateful(node):
+                losing, lost = self.at(port, "losing"), self.at(port, "lost")
+                when = f"{losing} > 0 and {lost} < {self.most_lost(port) * self.fine}"
+                # What comes back empty does not ask what it lost while it was down.
+                if self.w.node_restore[node] == SCRATCH:
+                    when += f" and {self.alive(node)}"
+                yield Activity(
+                    self.at(port, "miss"),
+                    time=Exponential(f"{losing} / {self.fine}"),
+                    gates=[InputGate(when=when), OutputGate(then=f"{lost} += {self.fine}")],
+                )
 
     def _strikes(self, node: int) -> Iterator[Activity]:
         rate = float(self.asked.corruption_rate[node])
@@ -233,7 +263,7 @@ class Faults(Names):
     def _failover(self, group: int) -> Iterator[Activity]:
         yield Activity(
             f"failover{group}",
-            time=Deterministic(float(self.w.group_failover[group])),
+            time=self.lasting(float(self.w.group_failover[group])),
             gates=[
                 InputGate(when=f"working{group} == 0 and ready{group} == 1"),
                 OutputGate(then=f"active{group} = 1 - active{group}\nchanged = 1"),

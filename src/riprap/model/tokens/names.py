@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 
 from riprap.model.wiring import Wired
+from riprap.san import Deterministic, Distribution, Exponential
 
-# Lost tuples are counted by the tick, in thousandths.
+# Lost tuples are counted by the tick.
 TICK = 0.01
-FINE = 1000
 
 
 class Names:
-    """What is called what in the net of a model."""
+    """What is called what in the net of a model, and how long things take in it.
 
-    def __init__(self, wired: Wired) -> None:
+    ``memoryless`` times are exponential with the same means, and processing takes none: such a net can be solved.
+    """
+
+    def __init__(self, wired: Wired, *, memoryless: bool = False) -> None:
         self.wired = wired
         self.w = wired.wiring
+        self.memoryless = memoryless
+        # Of one tuple: flows and lost tuples are counted in these, since places hold whole numbers.
+        self.fine = 10**9 if memoryless else 1000
         self.nominal = wired.flows()
         plain = [re.sub(r"\W", "_", node.part.name) for node in wired.nodes]
         self.names = [
@@ -25,6 +32,24 @@ class Names:
             + (f"_{'ab'[node.replica]}" if node.protection.group is not None else "")
             for name, node in zip(plain, wired.nodes, strict=True)
         ]
+
+    def lasting(self, seconds: float) -> Distribution | None:
+        """Return the time of what takes so many seconds, or does on average."""
+        if not self.memoryless:
+            return Deterministic(seconds)
+        return Exponential(1.0 / seconds) if seconds > 0 else None
+
+    def counters(self) -> dict[str, list[str]]:
+        """Return the places that only count, by what they count together and, of tainted tuples, by sink."""
+        named = zip(self.names, self.wired.nodes, strict=True)
+        sinks = {node.part.name: name for name, node in named if node.part.sink}
+        return {
+            "tainted": [f"{name}.tainted" for name in sinks.values()],
+            "clean": [f"{name}.clean" for name in sinks.values()],
+            "lost": ["lost"],
+            "crashes": ["crashes"],
+            **{f"tainted at {sink}": [f"{name}.tainted"] for sink, name in sinks.items()},
+        }
 
     def ports(self, node: int) -> range:
         return range(self.w.node_ports[node], self.w.node_ports[node + 1])
@@ -63,17 +88,25 @@ class Names:
         each = [f"({self.names[node]}.alive{copy} == 1 and {condition[copy]})" for copy in self.copies(node)]
         return f"({' or '.join(each)})"
 
-    def is_up(self) -> str:
+    def is_up(self, *, alone: bool = False) -> str:
+        """Write whether every operator has a copy that is well, or would have if faults did not spread."""
         operators: dict[int, list[str]] = {}
         for node in range(len(self.names)):
             good = [
-                f"not {self.ill(node, copy)} and not {self.filling(node, copy)}" for copy in self.copies(node)
+                self.not_by_itself(node, copy)
+                if alone
+                else f"not {self.ill(node, copy)} and not {self.filling(node, copy)}"
+                for copy in self.copies(node)
             ]
             up, group = self.any_copy(node, good), int(self.w.node_group[node])
             if group >= 0:
                 up = f"(active{group} == {int(self.w.node_replica[node])} and {up})"
             operators.setdefault(int(self.w.node_operator[node]), []).append(up)
         return "1 if " + " and ".join(f"({' or '.join(each)})" for each in operators.values()) + " else 0"
+
+    def not_by_itself(self, node: int, copy: int) -> str:
+        """Write whether a copy has got over its own last crash."""
+        return f"{self.names[node]}.own{copy} == 0" if self.stateful(node) else "True"
 
     def deliver(self, port: int, kind: str, count: int) -> str:
         node = int(self.w.port_node[port])
@@ -82,6 +115,12 @@ class Names:
 
     def hurt_by_taint(self, port: int) -> int:
         return int(self.w.hurt[port])
+
+    def most_lost(self, port: int) -> int:
+        """Return how many lost tuples make a port as unstable as it can be."""
+        alpha, beta, gamma = (float(a[port]) for a in (self.w.alpha, self.w.beta, self.w.gamma))
+        more = (gamma - alpha) * float(self.w.size[port])
+        return max(1, math.ceil(more / beta)) if beta > 0 else 1
 
     def need(self, port: int, lost: str) -> str:
         size = float(self.w.size[port])

@@ -37,6 +37,10 @@ class Tuples(Names):
         places = {f"{name}.idle": 1}
         for copy in self.copies(node):
             places |= {f"{name}.alive{copy}": 1, f"{name}.struck{copy}": 0}
+            if self.stateful(node):
+                places[f"{name}.own{copy}"] = 0
+        if self.w.node_sink[node] >= 0:
+            places |= {f"{name}.clean": 0, f"{name}.tainted": 0}
         for port in self.ports(node):
             places |= {self.at(port, what): 0 for what in ("in", "bad", "work", "workbad")}
         for output in self.outputs(node):
@@ -50,7 +54,7 @@ class Tuples(Names):
                 then = self.deliver(port, "in", 1)
                 yield Activity(
                     self.at(port, "arrive"),
-                    time=Deterministic(1.0 / float(self.w.port_rate[port])),
+                    time=self.lasting(1.0 / float(self.w.port_rate[port])),
                     gates=[OutputGate(then=then)],
                 )
 
@@ -60,6 +64,7 @@ class Tuples(Names):
             yield Activity(
                 self.at(port, f"start_{waiting}"),
                 time=None,
+                priority=self._turn(node),
                 takes={f"{name}.idle": 1, self.at(port, waiting): 1},
                 puts={self.at(port, working): 1},
                 gates=[InputGate(when=self.alive(node))],
@@ -67,19 +72,26 @@ class Tuples(Names):
             tainted = working == "workbad"
             yield Activity(
                 self.at(port, f"process_{waiting}"),
-                time=Deterministic(
-                    float(self.wired.nodes[node].part.entries[port - self.w.node_ports[node]].port.time)
-                ),
+                time=None if self.memoryless else Deterministic(self._seconds(node, port)),
+                priority=self._turn(node) if self.memoryless else 0,
                 takes={self.at(port, working): 1},
                 puts={f"{name}.idle": 1} if not self.outputs(node) else {},
                 cases=list(self._cases(node, port, tainted)),
             )
 
+    def _seconds(self, node: int, port: int) -> float:
+        return float(self.wired.nodes[node].part.entries[port - self.w.node_ports[node]].port.time)
+
+    def _turn(self, node: int) -> int:
+        """Return the priority of what an operator does at once: where all is, upstream comes first."""
+        return -node if self.memoryless else 0
+
     def _cases(self, node: int, port: int, tainted: bool) -> Iterator[Case]:
         after = self._taken_in(node, port, tainted)
         if self.w.node_sink[node] >= 0:
-            struck = f"if {self.names[node]}.struck0 > 0:\n  tainted += 1\nelse:\n  clean += 1"
-            yield Case(1, then=("tainted += 1" if tainted else struck) + after)
+            name = self.names[node]
+            struck = f"if {name}.struck0 > 0:\n  {name}.tainted += 1\nelse:\n  {name}.clean += 1"
+            yield Case(1, then=(f"{name}.tainted += 1" if tainted else struck) + after)
             return
         if not self.outputs(node):
             yield Case(1, then=after.lstrip("\n"))
@@ -145,6 +157,8 @@ class Tuples(Names):
                     f"{unstable} = " + (f"max({unstable}, {hurt})" if tainted else f"max(0, {unstable} - 1)")
                 )
                 mine.append(f"{filling} = max(0, {filling} - 1)")
+                healed = f"not {self.ill(node, copy)} and not {self.filling(node, copy)}"
+                mine.append(f"if {healed}:\n    {self.names[node]}.own{copy} = 0")
             if mine:
                 lines.append(f"if {self.names[node]}.alive{copy} == 1:\n  " + "\n  ".join(mine))
         return "".join(f"\n{line}" for line in lines)
@@ -174,6 +188,7 @@ class Tuples(Names):
                 yield Activity(
                     self.out(node, output, f"{kind}_on_"),
                     time=None,
+                    priority=self._turn(node),
                     takes={self.out(node, output, kind): 1},
                     gates=[
                         *([InputGate(when=room)] if room else []),
