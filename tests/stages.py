@@ -19,7 +19,7 @@ import riprap as rr
 from riprap.compiler import Plan, compile_graph
 from riprap.feeds import tables as lookups
 from riprap.graph.operators import Outlet, Sink, Source
-from riprap.runtime.sinks import ResultReader
+from riprap.runtime.results import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
 from riprap.stage.arrival import Rows

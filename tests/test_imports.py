@@ -45,7 +45,10 @@ LAYERS = (
 # The one step from a description to its effect, `Application.run`, imports the runtime when it is called; its options
 # say what a session is. A connector says how it is opened, and imports that when it is.
 DOORS = {
-    Path("graph/connectors/services.py"): "riprap.adapters",
+    Path("graph/connectors/postgres.py"): "riprap.adapters",
+    Path("graph/connectors/redis.py"): "riprap.adapters",
+    Path("graph/connectors/sqlite.py"): "riprap.adapters",
+    Path("graph/connectors/tcp.py"): "riprap.adapters",
     Path("graph/application.py"): "riprap.runtime",
     Path("graph/options.py"): "pyspark.sql.SparkSession",
 }

@@ -19,8 +19,10 @@ from riprap.errors import GraphError, OperatorError, RunError
 from riprap.expressions import parse_schema
 from riprap.graph.connectors import FileSink, SinkConnector
 from riprap.graph.operators import Sink
-from riprap.runtime import sinks
-from riprap.runtime.sinks import FilePublisher, Publisher, ResultReader, make_publisher
+from riprap.runtime import file_publisher
+from riprap.runtime.file_publisher import FilePublisher
+from riprap.runtime.results import ResultReader
+from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
 
@@ -245,7 +247,7 @@ def test_half_a_file_is_never_seen(bench: Bench, monkeypatch: pytest.MonkeyPatch
         seen.append(bench.listing())
         raise OSError("the lights went out")
 
-    monkeypatch.setattr(sinks, "write_table", dies_half_way)
+    monkeypatch.setattr(file_publisher, "write_table", dies_half_way)
     with pytest.raises(OSError, match="the lights went out"):
         publisher.publish(0, bench.numbers(1))
     monkeypatch.undo()

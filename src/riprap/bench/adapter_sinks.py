@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import riprap as rr
 from riprap.bench.adapter_cases import BATCH_ROWS, SCHEMA, Case, in_batches, make_table, server
 from riprap.graph.connectors import FileSink, Sink
-from riprap.runtime.sinks import FilePublisher
+from riprap.runtime.file_publisher import FilePublisher
 from riprap.state.ledger import Output
 
 _WRITE_ENTRIES = 10_000

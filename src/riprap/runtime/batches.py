@@ -19,13 +19,14 @@ from riprap.feeds.tables import Tables
 from riprap.runtime.agent.hired import Saver
 from riprap.runtime.behind import Behind
 from riprap.runtime.crash import reach
+from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.handed import Handed
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import Planned
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.retention import KEEP_RECORDS, Retention
-from riprap.runtime.sinks import FilePublisher, Publisher
+from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record

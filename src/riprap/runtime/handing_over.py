@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.outflow import Outflow
-from riprap.runtime.sinks import FilePublisher, Publisher
+from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.state.ledger import Record
 

@@ -11,7 +11,7 @@ from riprap.channels import ChannelWriter
 from riprap.compiler import Channel
 from riprap.graph.operators import Outlet
 from riprap.runtime.inlets import holds_end
-from riprap.runtime.sinks import in_order
+from riprap.runtime.results import in_order
 from riprap.state.ledger import Record
 from riprap.state.pages import PageStore
 

@@ -20,11 +20,12 @@ from riprap.compiler import Layout
 from riprap.errors import RunError
 from riprap.graph.operators import Source
 from riprap.runtime.crew import Crew
+from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch
 from riprap.runtime.meter import Progress, sum_up
 from riprap.runtime.resident.slots import Share
-from riprap.runtime.sinks import FilePublisher, Publisher
+from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Housing
 from riprap.state.leases import Lease, sweep
 from riprap.state.pages import page_root

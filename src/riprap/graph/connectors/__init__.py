@@ -15,23 +15,9 @@ from riprap.graph.connectors.memory import (
     memory,
     rows,
 )
+from riprap.graph.connectors.postgres import FromPostgres, ToPostgres, from_postgres, to_postgres
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.connectors.services import (
-    FromPostgres,
-    FromRedis,
-    FromTcp,
-    ToPostgres,
-    ToRedis,
-    ToSqlite,
-    ToTcp,
-    from_postgres,
-    from_redis,
-    from_tcp,
-    to_postgres,
-    to_redis,
-    to_sqlite,
-    to_tcp,
-)
+from riprap.graph.connectors.redis import FromRedis, ToRedis, from_redis, to_redis
 from riprap.graph.connectors.sink import Sink, SinkConnector, Target
 from riprap.graph.connectors.source import BadRecord, Cursor, Fetched, Fetcher, Source
 from riprap.graph.connectors.spark import (
@@ -45,6 +31,8 @@ from riprap.graph.connectors.spark import (
     to_kafka,
     to_spark,
 )
+from riprap.graph.connectors.sqlite import ToSqlite, to_sqlite
+from riprap.graph.connectors.tcp import FromTcp, ToTcp, from_tcp, to_tcp
 
 SourceConnector = Files | Rows | Generated | Source | ReadBySpark
 

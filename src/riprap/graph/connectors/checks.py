@@ -14,6 +14,8 @@ from riprap.expressions import ExpressionError, parse_schema
 RecordFormat = Literal["csv", "json", "text"]
 OnBadRecord = Literal["quarantine", "fail"]
 MOST_RECORD_BYTES = 1 << 20
+# How long a lost connection is tried again before the run fails, unless the user says otherwise.
+RETRY_FOR = "60s"
 TEXT_SCHEMA = pa.schema([("line", pa.string())])
 _SECRET = re.compile(r"((?:^|&)(?:ssl)?password=)[^&]*", re.IGNORECASE)
 TEXT_COLUMNS = {"line": pa.string(), "file": pa.string(), "number": pa.int64()}

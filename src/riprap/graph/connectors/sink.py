@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from riprap.durations import Duration, seconds
 from riprap.errors import RunError
+from riprap.graph.connectors.checks import RETRY_FOR
 from riprap.graph.connectors.promise import Promise
 
 
@@ -69,7 +70,7 @@ class Sink(SinkConnector, ABC):
     __slots__ = ()
 
     PROMISE: ClassVar[Promise] = Promise(word="repeats", why_not="what was written cannot be taken back")
-    retry_for: Duration = "60s"
+    retry_for: Duration = RETRY_FOR
 
     @abstractmethod
     def target(self, schema: pa.Schema, run: str) -> Target:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from riprap.durations import Duration, seconds
-from riprap.graph.connectors.checks import OnBadRecord
+from riprap.graph.connectors.checks import RETRY_FOR, OnBadRecord
 from riprap.graph.connectors.promise import Promise
 
 # Where to go on: anything JSON can hold, None for the beginning.
@@ -77,7 +77,7 @@ class Source(ABC):
 
     PROMISE: ClassVar[Promise] = Promise(word="replays")
     schema: pa.Schema
-    retry_for: Duration = "60s"
+    retry_for: Duration = RETRY_FOR
     on_bad_record: OnBadRecord = "quarantine"
 
     @abstractmethod

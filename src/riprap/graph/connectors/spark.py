@@ -12,6 +12,7 @@ from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
 from riprap.graph.connectors.checks import (
     MOST_RECORD_BYTES,
+    RETRY_FOR,
     OnBadRecord,
     RecordFormat,
     brokers,
@@ -171,7 +172,7 @@ def to_kafka(
     *,
     key: str | None = None,
     options: Mapping[str, str] | None = None,
-    retry_for: Duration = "60s",
+    retry_for: Duration = RETRY_FOR,
 ) -> ToKafka:
     """Write each row to a Kafka topic as a JSON message, with column ``key`` as the message's key."""
     return ToKafka(
