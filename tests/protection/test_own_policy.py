@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from riprap.faults import Campaign, Crash, Sum
 from riprap.faults.campaign_file import read_campaign
 from riprap.faults.setup import Setup
 from riprap.model import Annotated
-from riprap.protection import Outage, Protection
+from riprap.protection import Outage, Protectable, Protection, Saving
 
 ROWS = [{"n": n, "k": n % 5, "v": n * n % 97} for n in range(3_000)]
 SCHEMA = "n bigint, k bigint, v bigint"
@@ -80,6 +81,25 @@ def test_it_is_built_compiled_and_explained(journal: Any) -> None:
 
     assert [(plan.name, plan.replays) for plan in layout.plans] == [("totals", False), ("totals_of", True)]
     assert ("protect", "totals_of: saved every 0.2 s, and nothing that came in is lost") in explain(layout)
+
+
+@dataclass(frozen=True)
+class Hoarder(rr.Policy):
+    """Keeps input, and saves nothing."""
+
+    def keeps_input(self, operator: Protectable) -> bool:
+        return True
+
+
+def test_input_is_not_kept_for_what_is_never_saved() -> None:
+    (plan,) = compile_graph(application(Hoarder()).graph(), buckets=4, tasks=2).plans[-1:]
+
+    assert (plan.replays, plan.protected) == (False, {})
+    back = Hoarder().after(plan.graph["totals_of"], Outage(misses=True, memory="lost"))
+    assert (back.misses, back.holds) == (True, "empty")
+    for wrong in ({"every": 0.0}, {"every": 1.0, "keep": 0}, {"every": 1.0, "group": 0}):
+        with pytest.raises(rr.GraphError, match="give seconds above zero"):
+            Saving(**wrong)  # type: ignore[arg-type]
 
 
 def test_it_is_injected_and_modelled(journal: Any) -> None:

@@ -151,18 +151,17 @@ def test_damaged_records_that_newer_ones_follow_are_set_aside(tmp_path: Path) ->
         agree_alone(plan, ledger, handed=3, tell=lambda kind, **details: None)
 
 
-def test_records_that_were_never_synced_have_not_happened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [0, 40])
+def test_records_that_were_never_synced_have_not_happened(tmp_path: Path, size: int) -> None:
     plan = compile_graph(app_of(tmp_path, in_memory()).graph(), buckets=8, tasks=2).plans[0]
     ledger = Ledger(str(tmp_path / "ledger"))
     ledger.begin(8)
     for batch in range(4):
         sources = {"numbers_in": (5 * batch or None, 5 * batch + 5)}
         ledger.write(Record(epoch=0, batch=batch, sources=sources, frontier=batch), synced=batch < 2)
-    os.truncate(tmp_path / "ledger" / "0000-0000000002.json", 0)
-    (tmp_path / "ledger" / "0000-0000000003.json").write_bytes(bytes(200))
+    # The power cut spared the contents of the newest.
+    os.truncate(tmp_path / "ledger" / "0000-0000000002.json", size)
 
-    with pytest.raises(LedgerError, match="ends with batch 1, though there was a batch 2"):
-        agree_alone(plan, ledger, handed=2, tell=lambda kind, **details: None)
     agree_alone(plan, ledger, handed=1, tell=lambda kind, **details: pytest.fail(kind))
     assert ledger.batches() == [-1, 0, 1]
 

@@ -480,3 +480,48 @@ def test_a_spark_sink_gets_a_dataframe_of_the_session(bench: Bench) -> None:
     publisher.publish(3, bench.numbers(8, 9))
 
     assert calls == [([8, 9], 3)]
+
+
+class Stubborn(rr.Sink):
+    """A sink whose connection cannot even be closed, or that cannot be made at all."""
+
+    PROMISE = rr.Promise(word="repeats", why_not="it keeps nothing")
+
+    def __init__(self, *, makes: bool = True) -> None:
+        self._makes = makes
+
+    def target(self, schema: pa.Schema, run: str) -> rr.Target:
+        if not self._makes:
+            raise OSError("no such driver")
+
+        class Its(rr.Target):
+            def write(self, batch: int, table: pa.Table, *, again: bool) -> None: ...
+
+            def close(self) -> None:
+                raise OSError("broken pipe")
+
+        return Its()
+
+
+def test_a_sink_that_cannot_be_closed_is_told_of_and_one_that_cannot_be_made_is_named(bench: Bench) -> None:
+    told: list[str] = []
+
+    def make(sink: Stubborn) -> Publisher:
+        return make_publisher(
+            bench.sink(sink),
+            bench.results,
+            None,
+            run="run",
+            resume=False,
+            tell=lambda kind, **details: told.append(f"{kind}: {details['message']}"),
+            clock=bench.clock,
+        )
+
+    make(Stubborn()).close()
+    (said,) = told
+    assert "warning: Sink 'out' (" in said
+    assert "failed to close: OSError: broken pipe" in said
+    with pytest.raises(
+        OperatorError, match=r"Sink 'out' \(.*\) failed to make its target: OSError: no such driver"
+    ):
+        make(Stubborn(makes=False))

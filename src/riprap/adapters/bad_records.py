@@ -17,11 +17,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riprap.errors import FormatError
-from riprap.graph.connectors import BadRecord
 from riprap.state.saving import checking, put_in_place
+
+if TYPE_CHECKING:
+    # Not to be loaded by those who look into a run's folder alone, such as the agent.
+    from riprap.graph.connectors import BadRecord
 
 FORMAT = "riprap-quarantine/1"
 _REMEDY = "Remove it, and the other records of the quarantine can be read"

@@ -26,6 +26,7 @@ from riprap.faults.scoring import GoldenScored, Scored, affected_sets, check_sco
 from riprap.faults.setup import Setup
 from riprap.faults.streaming import streaming_seconds
 from riprap.graph.application import Application
+from riprap.graph.faults import Crash
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Custom
 
@@ -176,9 +177,16 @@ def _about(graph: Graph, setup: Setup) -> dict[str, Any]:
         name: _digest(dict(zip(t.column_names, t.columns, strict=True))) for name, t in setup.tables.items()
     }
     code = {o.name: _code(o.made_by) for o in graph.of_kind(Custom)}
-    for name, model in setup.campaign.models.items():
-        if not type(model).__module__.startswith("riprap."):
-            code[f"model {name}"] = _code(type(model))
+    own: dict[str, object] = {f"model {name}": model for name, model in setup.campaign.models.items()}
+    own |= {
+        f"protection of {name}": m.protection
+        for name, m in setup.campaign.models.items()
+        if isinstance(m, Crash)
+    }
+    own |= {f"policy of {o.name}": o.protect for o in graph}
+    for name, value in own.items():
+        if not type(value).__module__.startswith(("riprap.", "builtins")):
+            code[name] = _code(type(value))
     return {
         "application": graph.name,
         "fingerprint": fingerprint(graph, setup.campaign, {"feed": feed, "tables": tables, "code": code}),

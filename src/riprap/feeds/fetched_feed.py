@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from riprap.adapters.retrying import Retry, Tell
-from riprap.errors import ConnectionLost, OperatorError, RunError
+from riprap.errors import ConnectionLost, OperatorError, RiprapError, RunError
 from riprap.feeds.leaving import Leaving
 from riprap.feeds.segments import Segment, SegmentLog
 from riprap.feeds.setting_aside import set_aside
@@ -38,8 +38,15 @@ class FetchedFeed:
     ) -> None:
         connector = source.connector
         assert isinstance(connector, connectors.Source)
-        self._fetcher = connector.fetcher(tell)
-        self._lock = _hold(folder, f"source '{source.name}' ({source.location})")
+        self._what = f"source '{source.name}' ({source.location})"
+        self._tell = tell
+        try:
+            self._fetcher = connector.fetcher(tell)
+        except RiprapError:
+            raise
+        except FAILURES as error:
+            raise OperatorError(f"{self._what} failed to make its fetcher: {describe(error)}") from error
+        self._lock = _hold(folder, self._what)
         try:
             self.log = SegmentLog(folder)
         except BaseException:
@@ -55,7 +62,6 @@ class FetchedFeed:
         self._left = False
         self._hung_up = False
         self._ahead = _BATCHES_AHEAD * batch_rows
-        self._what = f"source '{source.name}' ({source.location})"
         self._closed = threading.Event()
         self._retry = Retry(f"{self._what}, {connector}", connector.patience, tell, sleep=self._pause)
         self._number = len(self.log.segments)
@@ -114,7 +120,7 @@ class FetchedFeed:
             while not self._is_to_end and not self._read_all():
                 self._closed.wait(_POLL_SECONDS)
             if self._leaving.asked:
-                self._fetcher.close()
+                self._let_go()
                 # The list says nothing of it: the input has not ended, and whoever takes the run up reads on.
                 self._left = True
                 self._leaving.answer(self.log.rows)
@@ -122,7 +128,7 @@ class FetchedFeed:
             # For the thread that asks for rows: it is raised there.
             self._failure = error
         finally:
-            self._fetcher.close()
+            self._let_go()
             os.close(self._lock)
 
     @property
@@ -149,7 +155,7 @@ class FetchedFeed:
                 self._hung_up = True
                 raise ConnectionLost("closed by the server")
         except ConnectionLost as error:
-            self._fetcher.close()
+            self._let_go()
             if self._is_to_end:
                 return True
             self._retry.lost(error)
@@ -158,6 +164,13 @@ class FetchedFeed:
         if self._finite:
             self.log.finish()
         return self._finite
+
+    def _let_go(self) -> None:
+        """Close the connection; one that is gone may fail even at that, which is then nothing new."""
+        try:
+            self._fetcher.close()
+        except FAILURES as error:
+            self._tell("warning", what=self._what, message=f"failed to close: {describe(error)}")
 
     def _works(self) -> None:
         self._hung_up = False
@@ -171,7 +184,7 @@ class FetchedFeed:
                 yield fetched
         except RunError as error:
             raise RunError(f"{self._what}: {error}") from error
-        except ConnectionLost:
+        except (ConnectionLost, RiprapError):
             raise
         except FAILURES as error:
             raise OperatorError(f"{self._what} failed to fetch: {describe(error)}") from error

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
-from riprap.errors import ModelError
+from riprap.errors import GraphError, ModelError
 
 Restore = Literal["scratch", "checkpoint", "whole"]
 Holds = Literal["kept", "older", "empty"]
@@ -62,6 +62,10 @@ class Saving:
     every: float
     keep: int = 3
     group: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.every < float("inf") or self.keep < 1 or (self.group is not None and self.group < 1):
+            raise GraphError(f"{self}: give seconds above zero, and whole numbers of at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,10 @@ class Policy:
         return None
 
     def keeps_input(self, operator: Protectable) -> bool:
-        """Say whether input is kept upstream until the state it went into is saved, and computed again after a loss."""
+        """Say whether input is kept upstream until the state it went into is saved, and computed again after a loss.
+
+        It is not where nothing is saved, whatever is said here.
+        """
         return False
 
     def stands_alone(self, operator: Protectable) -> bool:
@@ -143,11 +150,11 @@ class Policy:
 
     def after(self, operator: Protectable, outage: Outage) -> Aftermath:
         """Say how an operator comes back from an outage, for fault injection."""
-        if self.keeps_input(operator):
+        saving = self.saving(operator)
+        if saving is not None and self.keeps_input(operator):
             return Aftermath(misses=False, holds="kept")
         if outage.memory == "kept":
             return Aftermath(outage.misses, "kept")
-        saving = self.saving(operator)
         if saving is None:
             return Aftermath(outage.misses, "empty")
         age = outage.chance * saving.every if outage.age is None else outage.age

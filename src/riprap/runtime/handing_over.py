@@ -49,8 +49,8 @@ def hand_over(
             record = replace(record, outputs=left)
             site.ledger.write(record)
         elif batch > had:
-            # Whoever wrote it may have died before it was synced.
-            site.ledger.sync(batch)
+            # Whoever wrote it may have died before it was synced, or failed at that: once more, and whole.
+            site.ledger.write(record)
         for outflow in outlets.values():
             outflow.publish(record)
         for name, publisher in publishers.items():

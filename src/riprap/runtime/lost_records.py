@@ -1,7 +1,7 @@
 """Agree on what has happened, when a run is taken up: the ledger says so.
 
     a record is damaged, and newer ones are whole          nothing is lost
-    the newest is empty, and not handed over               the batch has not happened: a power cut came before the sync
+    one of the newest is, and was not handed over          it has not happened: a power cut came before it was synced
     the newest is damaged, or older than what is handed    an error: nobody knows how far the input was read
     over
 
@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
+from riprap.runtime.batches import MOST_UNHANDED
 from riprap.runtime.spark_log import SparkLog
 from riprap.state.ledger import Ledger, Record
 
@@ -28,12 +29,12 @@ from riprap.state.ledger import Ledger, Record
 def agree_alone(plan: Plan, ledger: Ledger, *, handed: int, tell: Callable[..., None]) -> None:
     """See to it that the ledger of an element is whole; ``handed`` is the newest batch that sinks have had for certain.
 
-    Damaged records that newer ones follow are set aside. Empty ones that none follow were never synced.
+    Damaged records that newer ones follow are set aside. Of those that may not have been handed over, nothing followed:
+    they were never synced, nor were those after them.
     """
-    for batch in reversed(ledger.batches()):
-        if batch <= handed or not ledger.is_empty(batch):
-            break
-        ledger.forget([batch])
+    recent = [batch for batch in ledger.batches() if batch > handed][-MOST_UNHANDED:]
+    never = [batch for batch in ledger.damaged() if batch in recent]
+    ledger.forget(batch for batch in recent if never and batch >= never[0])
     damaged = ledger.damaged()
     newest = max((batch for batch in ledger.batches() if batch not in damaged), default=-1)
     if handed > newest or any(batch > newest for batch in damaged):

@@ -125,6 +125,7 @@ class ServicePublisher:
         self._retry = Retry(f"{sink}, {sink.connector}", patience, tell)
         self._sink = sink
         self._what = str(sink)
+        self._tell = tell
         self._doubtful = resume
         self._on_record = -1
         self._lock = threading.Lock()
@@ -155,7 +156,8 @@ class ServicePublisher:
         try:
             self._target.close()
         except FAILURES as error:
-            raise _failure(self._sink, "to close", error) from error
+            # All it had to take it has: others are still to be closed, and so is the run.
+            self._tell("warning", what=self._what, message=str(_failure(self._sink, "to close", error)))
 
     def _call(self, doing: str, action: Callable[[bool], Result]) -> Result:
         # The query publishes from its own thread, while run.table() reads from the user's.
@@ -214,5 +216,10 @@ def make_publisher(
         case connector:
             assert isinstance(connector, connectors.Sink)
             # Two sinks may write to one place: each has its own account of what is there.
-            target = connector.target(sink.schema, f"{run}/{sink.name}")
+            try:
+                target = connector.target(sink.schema, f"{run}/{sink.name}")
+            except RiprapError:
+                raise
+            except FAILURES as error:
+                raise _failure(sink, "to make its target", error) from error
             return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, reduce
 from pathlib import Path as FilePath
 from typing import Any
@@ -19,7 +19,9 @@ from pyspark import cloudpickle
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
-from riprap.graph.operators import Custom, Outlet
+from riprap.graph import connectors
+from riprap.graph.connectors import Rows as NoRows
+from riprap.graph.operators import Custom, Outlet, Source
 from riprap.operators.chunk import Chunk
 from riprap.ownership import read_file
 from riprap.runtime.crash import reach
@@ -85,14 +87,23 @@ class _SmallPages:
         self, store: PageStore, span: tuple[int, int], pages: Iterable[tuple[str, pa.RecordBatch]]
     ) -> None:
         """Take what the state of a span is now in place of what was noted before."""
-        self._pages = {(store.folder, name, span): page for name, page in pages if page.nbytes < _SMALL_BYTES}
+        # By the buffers, which a slice keeps whole.
+        small = ((name, page) for name, page in pages if page.get_total_buffer_size() < _SMALL_BYTES)
+        self._pages = {(store.folder, name, span): page for name, page in small}
 
 
 _left = _SmallPages()
 
 
 def save_plan(path: FilePath, plan: Plan) -> None:
-    """Write the plan where tasks find it."""
+    """Write the plan where tasks find it, without what only the driver uses: how to fetch from a system outside."""
+    operators = tuple(
+        replace(o, connector=NoRows(table=o.schema.empty_table()))
+        if isinstance(o, Source) and isinstance(o.connector, connectors.Source)
+        else o
+        for o in plan.graph
+    )
+    plan = replace(plan, graph=replace(plan.graph, operators=operators))
     save_private(path, cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
 
 

@@ -170,10 +170,6 @@ class Ledger:
         names = (p.stem.split("-", 1) for p in Path(self.folder).glob(f"{self.epoch:04d}-*.json"))
         return sorted(int(batch) for _, batch in names)
 
-    def is_empty(self, batch: int) -> bool:
-        """Say whether a record has a name and no contents, as a power cut leaves one that was not synced."""
-        return not self._path(batch).read_bytes().strip(b"\0")
-
     def damaged(self) -> list[int]:
         """Return the batches whose records cannot be read."""
         found = []

@@ -20,7 +20,7 @@ from riprap.graph.connectors import (
     sink_of,
 )
 from riprap.graph.connectors.checks import has_bytes
-from riprap.graph.connectors.promise import SINK_WORDS, SOURCE_WORDS, Word
+from riprap.graph.connectors.promise import SINK_WORDS, SOURCE_WORDS, Promise, Word
 from riprap.graph.operators import Operator, Sink, Source
 from riprap.graph.stream import Stream
 from riprap.protection import Policy
@@ -154,6 +154,8 @@ def _source(
 def _check_own(here: Here, connector: SourceConnector | SinkConnector, words: Mapping[Word, str]) -> None:
     """Refuse a connector of the user's own that says of itself what cannot be."""
     name = type(connector).__name__
+    if not isinstance(connector.PROMISE, Promise):
+        raise here.error(f"{name}.PROMISE is {connector.PROMISE!r}", "It is an rr.Promise(...)")
     if connector.PROMISE.word not in words:
         raise here.error(f"{name}.PROMISE is '{connector.PROMISE.word}'", f"It is one of {', '.join(words)}")
     if isinstance(connector, connectors.Source) and not isinstance(connector.schema, pa.Schema):

@@ -113,7 +113,8 @@ class Operator:
     @property
     def replays(self) -> bool:
         """Whether its input is kept upstream until it is saved, and computed again after a loss."""
-        return self.protect is not None and self.protect.keeps_input(self)
+        # What is never saved would be kept for ever.
+        return self.protect is not None and self.saving is not None and self.protect.keeps_input(self)
 
     @property
     def saving(self) -> Saving | None:

@@ -32,7 +32,7 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
             "columns": _columns(o, needed),
             "slides": sorted(o.slides),
             "replays": o.replays,
-            "protected": o.protect is not None,
+            "protected": o.saving is not None,
         }
         for o in graph
         if o.stateful

@@ -107,7 +107,13 @@ class Recovery:
         """Look for the version an operator comes back from, and say what became of its state."""
         found = self.plan.graph[operator]
         if operator not in self.plan.protected or wish == FRESH:
-            why = "as asked for" if wish == FRESH else "it has no protect= policy"
+            why = (
+                "as asked for"
+                if wish == FRESH
+                else "it has no protect= policy"
+                if found.protect is None
+                else "its protect= policy does not save it"
+            )
             self.tell("state lost", operator=operator, message=f"'{operator}' starts afresh: {why}")
             return None
 

@@ -83,6 +83,8 @@ def _of_class(name: str, where: str) -> type[Store]:
         raise StoreError(
             f"store {where}: {error}. Put the module where Python finds it on every host: see PYTHONPATH"
         ) from error
+    except Exception as error:
+        raise StoreError(f"store {where}: module {module} cannot be imported: {error!r}") from error
     if not isinstance(found, type) or not issubclass(found, Store):
         raise StoreError(
             f"store {where}: module {module} has no class {attribute} that is derived from rr.Store"
