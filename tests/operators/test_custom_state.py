@@ -22,6 +22,7 @@ from riprap.errors import SealError
 from riprap.graph.graph import Graph
 from riprap.operators.custom import HELD
 from riprap.operators.objects import FORMAT
+from riprap.runtime import task
 from riprap.state.keys import encode_keys
 from riprap.state.seals import KEY, read_key, seal
 from riprap.state.windows import Contents, make_page
@@ -301,7 +302,7 @@ def spring() -> None:
 
 @pytest.mark.parametrize("sealed_by", [None, b"another run's key", "another operator"])
 def test_state_without_the_seal_of_the_run_is_not_loaded(
-    sealed_by: bytes | str | None, tmp_path: Path
+    sealed_by: bytes | str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(telling(Remembers), tmp_path)
     stage.feed({"source": table_of(1)})
@@ -318,6 +319,8 @@ def test_state_without_the_seal_of_the_run_is_not_loaded(
     (page,) = stage.record.manifests[0].pages["it/0"]
     stage.pages.write(page, make_page(keys, Contents(np.array([0, 1]), held, np.zeros((1, 1), np.int64))))
     abandon_all()
+    # As in another process, which has left no pages itself.
+    monkeypatch.setattr(task, "_left", task._SmallPages())
 
     with pytest.raises(SealError, match=r"Custom 'it' .* is not loaded: .* \(--ignore-state it\)"):
         stage.feed({"source": table_of(3)})

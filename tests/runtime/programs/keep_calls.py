@@ -37,11 +37,11 @@ def note_times(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write = Ledger.write
 
-    def write_and_note(ledger: Ledger, record: Record) -> None:
+    def write_and_note(ledger: Ledger, record: Record, *, synced: bool = True) -> None:
         # Before, for it may die at any moment: the last line of a batch counts.
         with path.open("a") as file:
             file.write(json.dumps([record.batch, record.time]) + "\n")
-        write(ledger, record)
+        write(ledger, record, synced=synced)
 
     Ledger.write = write_and_note  # type: ignore[method-assign]
 
