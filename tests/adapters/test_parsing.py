@@ -13,7 +13,6 @@ from tests.adapters import plain
 
 from riprap.adapters.bad_records import (
     KEPT_BYTES,
-    BadRecord,
     count_quarantined,
     read_quarantine,
     write_quarantine,
@@ -21,6 +20,7 @@ from riprap.adapters.bad_records import (
 from riprap.adapters.parsing import Parsed, parse_file
 from riprap.errors import FormatError, RunError
 from riprap.expressions import parse_schema
+from riprap.graph.connectors import BadRecord
 
 SCHEMA = parse_schema("id bigint, price double, name string")
 FORMATS = ["csv", "json", "text"]
