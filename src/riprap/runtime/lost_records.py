@@ -2,8 +2,7 @@
 
     a record is damaged, and newer ones are whole          nothing is lost
     one of the newest is, and was not handed over          it has not happened: a power cut came before it was synced
-    the newest is damaged, or older than what is handed    an error: nobody knows how far the input was read
-    over
+    the newest that was handed over is gone or damaged     an error: nobody knows how far the input was read
 
 Where Spark reads a source, its own log follows the ledger:
 

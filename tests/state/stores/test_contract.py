@@ -237,6 +237,18 @@ def test_a_wrong_url_says_what_to_give(url: str, message: str) -> None:
         open_store(url)
 
 
+def test_a_users_store_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_import.py").write_text("1 / 0\n")
+    opening = "import riprap as rr\nclass Broken(rr.Store):\n    def __init__(self, url):\n        {}['token']\n"
+    (tmp_path / "broken_opening.py").write_text(opening)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(StoreError, match="module broken_import cannot be imported: ZeroDivisionError"):
+        open_store("broken_import:Broken://x")
+    with pytest.raises(StoreError, match="Broken cannot be opened: KeyError"):
+        open_store("broken_opening:Broken://x")
+
+
 @pytest.mark.parametrize(
     "url", ["{0}/s s", "file://{0}/s%20s", "rocksdb://{0}/s%20s", "rocksdb://{0}/s%20s?chunk=9"]
 )

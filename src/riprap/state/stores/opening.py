@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from riprap.errors import StoreError
+from riprap.errors import RiprapError, StoreError
 from riprap.state.stores import redis_store, rocks
 from riprap.state.stores.base import Store
 from riprap.state.stores.files import FileStore
@@ -54,7 +54,7 @@ def open_store(url: str | Path, *, readonly: bool = False) -> Store:
         chunk = _size(settings, where, redis_store.DEFAULT_CHUNK)
         store = redis_store.RedisStore(text, where, plain, prefix=prefix, chunk=chunk)
     elif _CLASS.fullmatch(scheme):
-        store = _of_class(scheme, where)(text)
+        store = _own_store(scheme, where, text)
     else:
         store = FileStore(text, where, RemoteFolder.at(text, where))
     return ReadingStore(store, where) if readonly else store
@@ -74,8 +74,8 @@ def describe_store(url: str | Path) -> str:
     return f"{shown}?{urlencode(known)}" if known else shown
 
 
-def _of_class(name: str, where: str) -> type[Store]:
-    """Find the class of a user's that ``module:Class`` names."""
+def _own_store(name: str, where: str, text: str) -> Store:
+    """Open a store of the user's, whose class ``module:Class`` names."""
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute, None)
@@ -89,7 +89,12 @@ def _of_class(name: str, where: str) -> type[Store]:
         raise StoreError(
             f"store {where}: module {module} has no class {attribute} that is derived from rr.Store"
         )
-    return found
+    try:
+        return found(text)
+    except RiprapError:
+        raise
+    except Exception as error:
+        raise StoreError(f"store {where}: {attribute} cannot be opened: {error!r}") from error
 
 
 def _local_path(text: str, where: str) -> Path:
