@@ -239,7 +239,9 @@ def test_a_wrong_url_says_what_to_give(url: str, message: str) -> None:
 
 def test_a_users_store_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_import.py").write_text("1 / 0\n")
-    opening = "import riprap as rr\nclass Broken(rr.Store):\n    def __init__(self, url):\n        {}['token']\n"
+    opening = (
+        "import riprap as rr\nclass Broken(rr.Store):\n    def __init__(self, url):\n        {}['token']\n"
+    )
     (tmp_path / "broken_opening.py").write_text(opening)
     monkeypatch.syspath_prepend(tmp_path)
 
