@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "riprap"
+PACKAGES = (ROOT / "src" / "riprap", ROOT / "benchmarks" / "riprap_bench")
 PAGE = ROOT / "docs" / "whats-here.md"
 
 
@@ -21,8 +21,8 @@ def page() -> str:
         "Every module, in the words of its own first sentence (`python docs/whats_here.py`).",
         "",
     ]
-    for folder in sorted({p.parent for p in PACKAGE.rglob("*.py")}):
-        package = ".".join(folder.relative_to(PACKAGE.parent).parts)
+    for top, folder in [(t, f) for t in PACKAGES for f in sorted({p.parent for p in t.rglob("*.py")})]:
+        package = ".".join(folder.relative_to(top.parent).parts)
         lines += [
             f"## {package}",
             "",

@@ -38,7 +38,6 @@ LAYERS = (
     "faults",
     "model",
     "apps",
-    "bench",
     "cli",
     "__main__",
 )

@@ -6,7 +6,7 @@ import pytest
 from tests.services.postgres import Postgres
 from tests.services.redis import Redis
 
-from riprap.bench import adapters
+from riprap_bench import adapters
 
 SERVERS = ("RIPRAP_BENCH_POSTGRES", "RIPRAP_BENCH_REDIS", "RIPRAP_BENCH_KAFKA")
 

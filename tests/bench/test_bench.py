@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 from riprap.apps.market import generate
-from riprap.bench import BENCHMARKS, bargain, faults, operators, san, trial
-from riprap.bench.answers import difference, first_of, read_answer
-from riprap.bench.baselines import run_bare
-from riprap.bench.feed import make_feed
-from riprap.bench.kernel import Windows
-from riprap.bench.measuring import Memory, Outcome, WarmUp, about, measure, rounded, steady_rate
-from riprap.bench.trial import VARIANTS, Trial, missing
 from riprap.errors import RunError
+from riprap_bench import BENCHMARKS, bargain, faults, operators, san, trial
+from riprap_bench.answers import difference, first_of, read_answer
+from riprap_bench.baselines import run_bare
+from riprap_bench.feed import make_feed
+from riprap_bench.kernel import Windows
+from riprap_bench.measuring import Memory, Outcome, WarmUp, about, measure, rounded, steady_rate
+from riprap_bench.trial import VARIANTS, Trial, missing
 
 QUOTE = {"seq": 1, "ticker": "A", "vwap": 10.0, "price": 9.0, "size": 100, "gain": 100.0}
 
@@ -123,7 +123,7 @@ def test_the_bare_loop_gives_one_answer_whatever_the_batch_size(tmp_path: Path) 
 @pytest.mark.parametrize("by", ["ticker", "bucket"])
 def test_bytewax_gives_the_answer_of_the_bare_loop(tmp_path: Path, by: Literal["ticker", "bucket"]) -> None:
     pytest.importorskip("bytewax")
-    from riprap.bench.bytewax_flows import run_on_bytewax
+    from riprap_bench.bytewax_flows import run_on_bytewax
 
     feed = make_feed(tmp_path / "feed", 9000, rows_per_file=2000, seed=1)
     run_bare(feed.files, out=tmp_path / "bare")

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from riprap.bench import checkpoint
-from riprap.bench.checkpoint_feeds import Maker
-from riprap.bench.checkpoint_grid import together, with_plain
-from riprap.bench.checkpoint_plan import Plan, Round
-from riprap.bench.checkpoint_ratios import against, bars_of, bytes_written, median_of, pair_up
-from riprap.bench.checkpoint_runs import Answer, Measured, Policy, Taken, taken
-from riprap.bench.checkpoint_sizes import BURST, WINDOW, keys_of, write, write_fill
 from riprap.errors import RunError
+from riprap_bench import checkpoint
+from riprap_bench.checkpoint_feeds import Maker
+from riprap_bench.checkpoint_grid import together, with_plain
+from riprap_bench.checkpoint_plan import Plan, Round
+from riprap_bench.checkpoint_ratios import against, bars_of, bytes_written, median_of, pair_up
+from riprap_bench.checkpoint_runs import Answer, Measured, Policy, Taken, taken
+from riprap_bench.checkpoint_sizes import BURST, WINDOW, keys_of, write, write_fill
 
 TINY = Plan(
     repetitions=1,

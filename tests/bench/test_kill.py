@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from riprap.bench import kill
-from riprap.bench.kill import Plan, longest_silence
+from riprap_bench import kill
+from riprap_bench.kill import Plan, longest_silence
 
 
 @pytest.mark.parametrize(

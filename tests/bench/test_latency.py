@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from riprap.bench import latency
-from riprap.bench.consumers import SEEN, FolderReader, LineServer
-from riprap.bench.latency import Plan, by_meter, latencies
-from riprap.bench.measuring import Memory, Outcome
-from riprap.bench.trial import Trial
 from riprap.errors import RunError
+from riprap_bench import latency
+from riprap_bench.consumers import SEEN, FolderReader, LineServer
+from riprap_bench.latency import Plan, by_meter, latencies
+from riprap_bench.measuring import Memory, Outcome
+from riprap_bench.trial import Trial
 
 PLAN = Plan(rate=10.0, warm_up=2.0)
 

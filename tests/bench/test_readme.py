@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from riprap.bench.model import table
+from riprap_bench.model import table
 
 TOP = Path(__file__).parents[2]
 README = " ".join((TOP / "benchmarks" / "README.md").read_text().split())

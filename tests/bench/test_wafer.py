@@ -13,9 +13,10 @@ import pytest
 
 from riprap.apps.wafer_feed import make_wafers
 from riprap.apps.wafer_outage import Outage, predict
-from riprap.bench.wafer import draw, figures, open_feed, result_of, table
-from riprap.bench.wafer_errors import distribution
-from riprap.bench.wafer_trial import (
+from riprap.errors import RunError
+from riprap_bench.wafer import draw, figures, open_feed, result_of, table
+from riprap_bench.wafer_errors import distribution
+from riprap_bench.wafer_trial import (
     SCENARIOS,
     DisagreementError,
     Pace,
@@ -30,7 +31,6 @@ from riprap.bench.wafer_trial import (
     taken_until,
     told,
 )
-from riprap.errors import RunError
 
 WAFERS = Wafers.of(make_wafers(420, seed=5))
 GOLDEN = {1: 1.0, 2: 1.0, 3: 2.0, 4: 2.0, 5: 3.0}

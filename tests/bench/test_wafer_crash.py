@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from riprap.apps.wafer_feed import make_wafers
-from riprap.bench.wafer import Plan, run_plan, table
-from riprap.bench.wafer_trial import Pace, Point, Wafers
+from riprap_bench.wafer import Plan, run_plan, table
+from riprap_bench.wafer_trial import Pace, Point, Wafers
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Command
 
-from riprap.bench import Benchmark, Report
+from riprap_bench import Benchmark, Report
 
 
 def count(quick: bool, report: Report) -> dict[str, Any]:
@@ -28,7 +28,7 @@ COUNTING = Benchmark(
 
 @pytest.fixture(autouse=True)
 def _one_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riprap.bench.BENCHMARKS", {"counting": COUNTING})
+    monkeypatch.setattr("riprap_bench.BENCHMARKS", {"counting": COUNTING})
 
 
 def test_without_a_name_it_lists_them(riprap: Command) -> None:
@@ -81,9 +81,18 @@ def test_a_long_one_is_kept_as_it_goes_on_top_of_what_is_there(
         name="long", summary="counts on", run=count_on, table=str, takes=("only",), long=True, goes_on=True,
         figures=lambda result, beside: [beside.with_suffix(".svg")],
     )  # fmt: skip
-    monkeypatch.setattr("riprap.bench.BENCHMARKS", {"long": long})
+    monkeypatch.setattr("riprap_bench.BENCHMARKS", {"long": long})
     assert "Figure: r.svg" in riprap("bench", "long", "--only", "a", "--out", "r.json").err
     assert riprap("bench", "long", "--only", "b", "--out", "r.json").code != 0
     assert json.loads((tmp_path / "r.json").read_text()) == {"a": 1, "b": 1}
     (tmp_path / "r.json").write_text("not a result")
     assert "is no result" in riprap("bench", "long", "--only", "a", "--out", "r.json").err
+
+
+def test_without_the_repository_it_says_where_they_are(
+    riprap: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed = tmp_path / "lib" / "site-packages" / "riprap" / "cli" / "bench.py"
+    monkeypatch.setattr("riprap.cli.bench.__file__", str(installed))
+    done = riprap("bench")
+    assert (done.code, "Clone the project's repository" in done.err) == (2, True)

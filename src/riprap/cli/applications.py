@@ -162,7 +162,7 @@ def load_from(app: str) -> rr.Application:
 @contextlib.contextmanager
 def explained(file: str) -> Iterator[None]:
     """Run code of a user's file, which may import those beside it; a failure of it names the line."""
-    _make_importable(Path(file).absolute().parent)
+    make_importable(Path(file).absolute().parent)
     try:
         yield
     except RiprapError:
@@ -173,7 +173,7 @@ def explained(file: str) -> Iterator[None]:
         raise UsageError(f"{file}{line}: {type(error).__name__}: {error}") from error
 
 
-def _make_importable(folder: Path) -> None:
-    """Let the application import the files beside it, here and in Spark's Python workers."""
+def make_importable(folder: Path) -> None:
+    """Let what is in a folder be imported, here and in Spark's Python workers."""
     sys.path.insert(0, str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (str(folder), os.environ.get("PYTHONPATH")) if p)

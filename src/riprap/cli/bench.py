@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import TextColumn, TimeRemainingColumn
 
-from riprap.cli.applications import UsageError, positive, positive_number
+from riprap.cli.applications import UsageError, make_importable, positive, positive_number
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.state.saving import save_json
 
 if TYPE_CHECKING:
-    from riprap.bench import Benchmark
+    from riprap_bench import Benchmark
 
 SUMMARY = "run a benchmark, or list them"
 _SOME = (
@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the benchmark, or list all."""
-    from riprap.bench import BENCHMARKS
+    make_importable(_benchmarks())
+    from riprap_bench import BENCHMARKS
 
     if arguments.name is None:
         _list(BENCHMARKS, screen)
@@ -88,6 +89,17 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.out is not None:
         screen.say(f"Result: {shown(arguments.out)}")
     return 0
+
+
+def _benchmarks() -> Path:
+    """Return the folder of the benchmarks, which are in the project's repository and not in what is installed."""
+    folder = Path(__file__).resolve().parents[3] / "benchmarks"
+    if not (folder / "riprap_bench").is_dir():
+        raise UsageError(
+            "the benchmarks are not in the installed package. Clone the project's repository and run them from "
+            "there: make bench ARGS=NAME"
+        )
+    return folder
 
 
 def _options(benchmark: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
