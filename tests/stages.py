@@ -22,7 +22,7 @@ from riprap.graph.operators import Outlet, Sink, Source
 from riprap.runtime.results import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 from riprap.state.ledger import Ledger, Output, Record
 from riprap.state.pages import PageStore
 from riprap.state.seals import KEY, make_key
@@ -54,7 +54,7 @@ class Element:
         self.waiting: dict[str, list[tuple[pa.Table, pa.Table]]] = {s: [] for s in plan.inlets}
 
     def feed(
-        self, rows: Mapping[str, Rows], *, tasks: int = 1, end: int | None = None
+        self, rows: Mapping[str, ReadRows], *, tasks: int = 1, end: int | None = None
     ) -> dict[str, list[Output]]:
         """Run one batch, the buckets dealt out to ``tasks``; return what the tasks left for each sink and outlet."""
         batch = self.record.batch + 1
@@ -99,7 +99,7 @@ class Element:
         marks = [self._site.results.read(o.punctuations) for o in outputs if o.punctuations]
         return pa.Table.from_batches(tuples), pa.Table.from_batches(marks) if marks else pa.table({})
 
-    def take_in(self) -> dict[str, Rows]:
+    def take_in(self) -> dict[str, ReadRows]:
         """Return all that has come in by channel."""
         rows = {}
         for stream, parts in self.waiting.items():
@@ -110,7 +110,7 @@ class Element:
             parts.clear()
         return rows
 
-    def rows(self, name: str, table: pa.Table) -> Rows:
+    def rows(self, name: str, table: pa.Table) -> ReadRows:
         """Return rows of a source, numbered on from those before."""
         source = self.plan.graph[name]
         assert isinstance(source, Source)
@@ -118,8 +118,8 @@ class Element:
         start = self._read[name]
         self._read[name] += table.num_rows
         if source.position is not None:
-            return Rows(columns, table.column(source.position).to_numpy())
-        return Rows(columns, np.arange(start, start + table.num_rows))
+            return ReadRows(columns, table.column(source.position).to_numpy())
+        return ReadRows(columns, np.arange(start, start + table.num_rows))
 
 
 class Stage:
@@ -186,7 +186,7 @@ class Stage:
                         self.elements[reader].waiting[stream].append(element.sent(sent))
 
 
-def _arrived(schema: pa.Schema, tags: int, tuples: Sequence[pa.Table], marks: Sequence[pa.Table]) -> Rows:
+def _arrived(schema: pa.Schema, tags: int, tuples: Sequence[pa.Table], marks: Sequence[pa.Table]) -> ReadRows:
     names = [f"${i}" for i in range(tags)]
     table = (
         pa.concat_tables(tuples)
@@ -194,7 +194,7 @@ def _arrived(schema: pa.Schema, tags: int, tuples: Sequence[pa.Table], marks: Se
         else pa.schema([*schema, *((n, pa.int64()) for n in names)]).empty_table()
     )
     punctuations = pa.concat_tables(marks) if marks else None
-    return Rows(
+    return ReadRows(
         {c: _one(table.column(c)) for c in schema.names},
         np.arange(table.num_rows),
         tuple(table.column(n).to_numpy() for n in names),

@@ -22,12 +22,12 @@ from riprap.channels import ChannelReader, ChannelWriter
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
 from riprap.feeds.segments import Segment
-from riprap.graph.connectors import Rows as Table
+from riprap.graph.connectors import Rows
 from riprap.graph.operators import Lookup
 from riprap.operators.chunk import Chunk
 from riprap.operators.lookup import index_table
 from riprap.runtime.source_inflow import read_source
-from riprap.stage.arrival import Rows, arrive
+from riprap.stage.arrival import ReadRows, arrive
 from riprap.stage.fused import run_stage
 from riprap_bench.bargain_table import grid
 from riprap_bench.feed import make_feed
@@ -109,7 +109,7 @@ def _describe(build: Build) -> rr.Graph:
     return app.graph()
 
 
-def _make_batches(keys: int, batches: int, rows: int) -> Iterator[Rows]:
+def _make_batches(keys: int, batches: int, rows: int) -> Iterator[ReadRows]:
     """Yield random tuples; text keys are dictionary-encoded, as Parquet hands them over."""
     random = np.random.default_rng(SEED)
     names = pa.array([f"key{i:06d}" for i in range(keys)])
@@ -124,7 +124,7 @@ def _make_batches(keys: int, batches: int, rows: int) -> Iterator[Rows]:
             "size": pa.array(random.integers(1, 1000, rows)),
             "at": pa.array(seq, pa.timestamp("us", tz="UTC")),
         }
-        yield Rows(columns, seq)
+        yield ReadRows(columns, seq)
 
 
 def _operator_rates(case: Case, batches: int, rows: int) -> list[float]:
@@ -132,13 +132,13 @@ def _operator_rates(case: Case, batches: int, rows: int) -> list[float]:
     tables = {
         o.name: index_table(o, o.table.table)
         for o in _describe(case.build).of_kind(Lookup)
-        if isinstance(o.table, Table)
+        if isinstance(o.table, Rows)
     }
     state: dict[str, list[pa.RecordBatch]] = {}
     rates = []
-    past: list[Rows] = []
+    past: list[ReadRows] = []
     for number, read in enumerate(_make_batches(case.keys, batches, rows)):
-        needed = Rows({c: read.columns[c] for c in sorted(plan.needed["feed"])}, read.position)
+        needed = ReadRows({c: read.columns[c] for c in sorted(plan.needed["feed"])}, read.position)
         arrival = arrive(plan.entries, {"feed": needed}, batch=number)
         outcome = run_stage(plan, arrival, state, tables=tables)
         did = outcome.activity["op"]
@@ -150,14 +150,14 @@ def _operator_rates(case: Case, batches: int, rows: int) -> list[float]:
     return rates[WARM_UP:]
 
 
-def _check(case: Case, past: Sequence[Rows], last: Chunk) -> None:
+def _check(case: Case, past: Sequence[ReadRows], last: Chunk) -> None:
     """Compare results of the last batch with what the definition says."""
     everything = {name: _all(past, name) for name in ("seq", "key", "side", "price", "size")}
     found = {name: column.to_numpy(zero_copy_only=False) for name, column in last.columns.items()}
     case.check(everything, len(everything["seq"]) - past[-1].rows, found, last.rank)
 
 
-def _all(past: Sequence[Rows], name: str) -> Any:
+def _all(past: Sequence[ReadRows], name: str) -> Any:
     arrays = [rows.columns[name] for rows in past]
     plain = [a.indices if pa.types.is_dictionary(a.type) else a for a in arrays]
     return np.concatenate([a.to_numpy(zero_copy_only=False) for a in plain])

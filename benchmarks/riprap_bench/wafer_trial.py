@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import riprap as rr
 from riprap.apps.wafer import all_finite, finite
-from riprap.apps.wafer_outage import Outage, Prediction, predict, quality
+from riprap.apps.wafer_outage import ModelOutage, YieldPrediction, predict, quality
 from riprap.errors import RunError
 from riprap.graph.connectors import SourceConnector
 from riprap.protection import Policy
@@ -129,7 +129,7 @@ class Trial:
     point: Point
     scenario: Scenario
     way: Way
-    outage: Outage
+    outage: ModelOutage
     seconds: float
     age: float | None
     lots: Mapping[int, float]
@@ -140,7 +140,7 @@ class Trial:
         return self.outage.back - self.outage.crash
 
 
-def told(predictions: Iterable[Prediction]) -> dict[int, float]:
+def told(predictions: Iterable[YieldPrediction]) -> dict[int, float]:
     """Return the quality of the lots that the application tells: all but the last."""
     return dict(list(quality(predictions).items())[:-1])
 
@@ -178,7 +178,7 @@ def judge(
         raise DisagreementError(f"{what}: it came back with state that nobody had saved")
     saved = taken_until(seen.metrics, restored[0]["batch"], crash) if restored else None
     try:
-        outage = Outage(crash=crash, back=back, saved=saved)
+        outage = ModelOutage(crash=crash, back=back, saved=saved)
     except ValueError as error:
         raise DisagreementError(f"{what}: {error}") from error
     lots = agree(what, wafers, seen, outage)
@@ -206,11 +206,11 @@ def taken_until(metrics: Iterable[Mapping[str, Any]], batch: int, crash: int) ->
     return sum(took.values()) if batch in took else crash
 
 
-def agree(what: str, wafers: Wafers, seen: Seen, outage: Outage | None) -> dict[int, float]:
+def agree(what: str, wafers: Wafers, seen: Seen, outage: ModelOutage | None) -> dict[int, float]:
     """Compare a run's output with that of the loop, bit by bit; return the quality of each lot."""
     expected = predict(wafers.rows, outage)
     columns = [seen.predictions[name].to_pylist() for name in ("wafer", "lot", "measured", "predicted")]
-    found = [Prediction(*values) for values in zip(*columns, strict=True)]
+    found = [YieldPrediction(*values) for values in zip(*columns, strict=True)]
     if found != expected:
         at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), None)
         first = f"{found[at]}, not {expected[at]}" if at is not None else "one goes on"

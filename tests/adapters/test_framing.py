@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.adapters import plain
 
 from riprap.adapters.bad_records import KEPT_BYTES
-from riprap.adapters.framing import GOES_ON, SEVERAL, UNCLOSED, Block, count_fields, frame
+from riprap.adapters.framing import GOES_ON, SEVERAL, UNCLOSED, RecordBlock, count_fields, frame
 from riprap.graph.connectors.notation import PLAIN, Notation
 
 PIECES = [
@@ -50,7 +50,7 @@ class Trickle:
         return self._file.read(max(1, size // 2))
 
 
-def records(blocks: list[Block]) -> list[tuple[int, bytes, bool]]:
+def records(blocks: list[RecordBlock]) -> list[tuple[int, bytes, bool]]:
     found, number = [], 0
     for block in blocks:
         assert block.first == number

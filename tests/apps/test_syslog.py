@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riprap.apps.syslog import Place, read_lines
+from riprap.apps.syslog import LogProgress, read_lines
 
 
 def read(*lines: str | None, start: int | date = 2024) -> list[dict[str, Any]]:
-    got, _ = read_lines(pa.array(lines, pa.string()), Place(), start=start)
+    got, _ = read_lines(pa.array(lines, pa.string()), LogProgress(), start=start)
     return got.table.to_pylist()
 
 
@@ -66,11 +66,11 @@ def test_lines_that_are_none_are_left_out_and_known() -> None:
         "Dec 10 06:55:46 web1 sshd[1]: good",
         "été Dec 10 06:55:46 web1 sshd[1]: x",
     ]
-    got, place = read_lines(pa.array(lines, pa.string()), Place(), start=2024)
+    got, place = read_lines(pa.array(lines, pa.string()), LogProgress(), start=2024)
     assert got.rows.tolist() == [9]
     assert got.table["message"].to_pylist() == ["good"]
     told = int(utc(2024, 12, 10, 6, 55, 46).timestamp()) * 1_000_000
-    assert place == Place(year=2024, month=12, log_time=told, program="sshd", message="good")
+    assert place == LogProgress(year=2024, month=12, log_time=told, program="sshd", message="good")
 
 
 def test_december_is_followed_by_the_next_year_and_late_lines_stay_in_theirs() -> None:
@@ -139,8 +139,8 @@ LINES = st.sampled_from(
 
 @given(lines=st.lists(LINES, max_size=12), cut=st.integers(0, 12))
 def test_it_does_not_matter_where_a_log_is_cut(lines: list[str], cut: int) -> None:
-    whole, end = read_lines(pa.array(lines, pa.string()), Place(), start=2024)
-    first, place = read_lines(pa.array(lines[:cut], pa.string()), Place(), start=2024)
+    whole, end = read_lines(pa.array(lines, pa.string()), LogProgress(), start=2024)
+    first, place = read_lines(pa.array(lines[:cut], pa.string()), LogProgress(), start=2024)
     second, last = read_lines(pa.array(lines[cut:], pa.string()), place, start=2024)
     assert first.table.to_pylist() + second.table.to_pylist() == whole.table.to_pylist()
     assert [*first.rows, *(second.rows + len(lines[:cut]))] == whole.rows.tolist()

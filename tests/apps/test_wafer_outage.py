@@ -10,8 +10,8 @@ import pytest
 from riprap.apps.wafer_feed import make_wafers
 from riprap.apps.wafer_model import Learned
 from riprap.apps.wafer_outage import (
-    Outage,
-    Prediction,
+    ModelOutage,
+    YieldPrediction,
     crash_points,
     deviations,
     outage_at,
@@ -27,13 +27,13 @@ def learn(wafers: list[dict[str, Any]], learned: Learned) -> list[float | None]:
     return [learned.take(w["product"], w["sensors"], w["measured"]) for w in wafers]
 
 
-def of(predictions: list[Prediction]) -> list[float | None]:
+def of(predictions: list[YieldPrediction]) -> list[float | None]:
     return [p.predicted for p in predictions]
 
 
 def test_what_was_saved_is_what_the_model_goes_on_with() -> None:
     golden = predict(WAFERS)
-    crashed = predict(WAFERS, Outage(crash=500, back=560, saved=480))
+    crashed = predict(WAFERS, ModelOutage(crash=500, back=560, saved=480))
     assert crashed[:500] == golden[:500]
     assert [p.wafer for p in crashed[500:]] == list(range(561, 901))
     restored = Learned()
@@ -42,13 +42,13 @@ def test_what_was_saved_is_what_the_model_goes_on_with() -> None:
 
 
 def test_without_a_copy_it_begins_anew() -> None:
-    crashed = predict(WAFERS, Outage(crash=500, back=560))
+    crashed = predict(WAFERS, ModelOutage(crash=500, back=560))
     assert crashed[:500] == predict(WAFERS)[:500]
     assert of(crashed[500:]) == learn(WAFERS[560:], Learned())
 
 
 def test_an_outage_that_loses_nothing_changes_nothing() -> None:
-    assert predict(WAFERS, Outage(crash=500, back=500, saved=500)) == predict(WAFERS)
+    assert predict(WAFERS, ModelOutage(crash=500, back=500, saved=500)) == predict(WAFERS)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_the_newest_checkpoint_is_the_last_before_the_crash(
     crash: int, every: float | None, phase: float, saved: int | None
 ) -> None:
     outage = outage_at(crash, down=2.5, rate=10.0, every=every, phase=phase)
-    assert outage == Outage(crash=crash, back=crash + 25, saved=saved)
+    assert outage == ModelOutage(crash=crash, back=crash + 25, saved=saved)
 
 
 @pytest.mark.parametrize("wrong", [(5, 4, None), (5, 6, 7), (-1, 6, None)])
 def test_an_impossible_outage_is_refused(wrong: tuple[int, int, int | None]) -> None:
     with pytest.raises(ValueError, match="0 <= saved <= crash <= back"):
-        Outage(crash=wrong[0], back=wrong[1], saved=wrong[2])
+        ModelOutage(crash=wrong[0], back=wrong[1], saved=wrong[2])
 
 
 def test_both_scenarios_crash_at_the_same_wafers() -> None:
@@ -84,12 +84,16 @@ def test_both_scenarios_crash_at_the_same_wafers() -> None:
 
 
 def test_a_lot_is_off_by_its_error() -> None:
-    golden = [Prediction(1, 1, 80.0, 83.0), Prediction(2, 1, 80.0, 76.0), Prediction(3, 2, 80.0, 81.0)]
+    golden = [
+        YieldPrediction(1, 1, 80.0, 83.0),
+        YieldPrediction(2, 1, 80.0, 76.0),
+        YieldPrediction(3, 2, 80.0, 81.0),
+    ]
     crashed = [
         *golden[:2],
-        Prediction(3, 2, 80.0, 84.0),
-        Prediction(4, 3, None, 1.0),
-        Prediction(5, 3, 1.0, None),
+        YieldPrediction(3, 2, 80.0, 84.0),
+        YieldPrediction(4, 3, None, 1.0),
+        YieldPrediction(5, 3, 1.0, None),
     ]
     assert quality(golden) == {1: (12.5) ** 0.5, 2: 1.0}
     assert deviations(quality(golden), quality(crashed), 1) == {1: 0.0, 2: 3.0}

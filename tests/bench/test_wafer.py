@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from riprap.apps.wafer_feed import make_wafers
-from riprap.apps.wafer_outage import Outage, predict
+from riprap.apps.wafer_outage import ModelOutage, predict
 from riprap.errors import RunError
 from riprap_bench.wafer import draw, figures, open_feed, result_of, table
 from riprap_bench.wafer_errors import distribution
@@ -42,7 +42,7 @@ def trial(
 ) -> Trial:
     saved = 90 if scenario == "checkpoint" else None
     given: dict[str, Any] = {
-        "outage": Outage(crash=120, back=180, saved=saved),
+        "outage": ModelOutage(crash=120, back=180, saved=saved),
         "seconds": 2.5,
         "age": 0.5 if scenario == "checkpoint" else None,
     }
@@ -55,7 +55,7 @@ TRIALS = [
     trial(0, "checkpoint", {1: 9.0, 2: 9.0, 3: 5.0, 4: 2.0, 5: 3.0}),
     trial(0, "none", {1: 9.0, 2: 9.0, 3: 2.0, 4: 8.0, 5: -5.0}),
     trial(1, "checkpoint", {3: 2.0, 4: -2.0}, seconds=4.5, age=1.5),
-    trial(1, "none", {3: 2.0, 4: 3.0, 5: 3.0}, outage=Outage(crash=121, back=200)),
+    trial(1, "none", {3: 2.0, 4: 3.0, 5: 3.0}, outage=ModelOutage(crash=121, back=200)),
 ]
 
 
@@ -150,7 +150,7 @@ METRICS = [
 ]
 
 
-def seen(outage: Outage, event: dict[str, Any]) -> Seen:
+def seen(outage: ModelOutage, event: dict[str, Any]) -> Seen:
     found = predict(WAFERS.rows, outage)
     names = ("wafer", "lot", "measured", "predicted")
     lots = told(found)
@@ -167,11 +167,11 @@ def judged(given: Seen, scenario: Scenario = "checkpoint") -> Trial:
 
 
 def test_what_a_run_went_through_is_read_off_its_output() -> None:
-    outage = Outage(crash=120, back=181, saved=90)
+    outage = ModelOutage(crash=120, back=181, saved=90)
     found = judged(seen(outage, RESTORED))
     assert (found.outage, found.lost, found.age) == (outage, 61, 1.5)
     assert found.lots == told(predict(WAFERS.rows, outage))
-    fresh = judged(seen(Outage(crash=120, back=181), LOST), "none")
+    fresh = judged(seen(ModelOutage(crash=120, back=181), LOST), "none")
     assert (fresh.outage.saved, fresh.age) == (None, None)
 
 
@@ -183,31 +183,31 @@ def test_a_checkpoint_of_a_batch_that_was_not_told_of_has_it_all() -> None:
 @pytest.mark.parametrize(
     ("outage", "event", "scenario", "says"),
     [
-        (Outage(crash=120, back=181, saved=80), RESTORED, "checkpoint", "the first difference"),
-        (Outage(crash=120, back=181), RESTORED, "checkpoint", "the first difference"),
-        (Outage(crash=120, back=181, saved=90), LOST, "checkpoint", "the first difference"),
-        (Outage(crash=120, back=181, saved=90), RESTORED, "none", "nobody had saved"),
-        (Outage(crash=120, back=181), {"event": "warning"}, "none", "neither restored nor lost"),
-        (Outage(crash=120, back=120, saved=120), RESTORED, "checkpoint", "cannot have been down"),
-        (Outage(crash=80, back=90, saved=70), RESTORED, "checkpoint", "saved <= crash"),
+        (ModelOutage(crash=120, back=181, saved=80), RESTORED, "checkpoint", "the first difference"),
+        (ModelOutage(crash=120, back=181), RESTORED, "checkpoint", "the first difference"),
+        (ModelOutage(crash=120, back=181, saved=90), LOST, "checkpoint", "the first difference"),
+        (ModelOutage(crash=120, back=181, saved=90), RESTORED, "none", "nobody had saved"),
+        (ModelOutage(crash=120, back=181), {"event": "warning"}, "none", "neither restored nor lost"),
+        (ModelOutage(crash=120, back=120, saved=120), RESTORED, "checkpoint", "cannot have been down"),
+        (ModelOutage(crash=80, back=90, saved=70), RESTORED, "checkpoint", "saved <= crash"),
     ],
 )
 def test_output_that_is_wrong_is_noticed(
-    outage: Outage, event: dict[str, Any], scenario: Scenario, says: str
+    outage: ModelOutage, event: dict[str, Any], scenario: Scenario, says: str
 ) -> None:
     with pytest.raises(DisagreementError, match=says):
         judged(seen(outage, event), scenario)
 
 
 def test_wafers_that_were_not_counted_as_lost_are_noticed() -> None:
-    given = seen(Outage(crash=120, back=181, saved=90), RESTORED)
+    given = seen(ModelOutage(crash=120, back=181, saved=90), RESTORED)
     less = replace(given, events=[RESTORED, {**PASSED, "tuples": 60}])
     with pytest.raises(DisagreementError, match="60 wafers were counted as passed over, and 61 are missing"):
         judged(less)
 
 
 def test_a_model_that_was_started_twice_says_nothing() -> None:
-    given = seen(Outage(crash=120, back=181, saved=90), RESTORED)
+    given = seen(ModelOutage(crash=120, back=181, saved=90), RESTORED)
     with pytest.raises(RunError, match="more than once") as raised:
         judged(replace(given, events=[*given.events, RESTORED]))
     assert not isinstance(raised.value, DisagreementError)
@@ -215,12 +215,12 @@ def test_a_model_that_was_started_twice_says_nothing() -> None:
 
 def test_a_model_that_is_not_back_in_time_says_nothing() -> None:
     with pytest.raises(RunError, match="not back before the last wafer") as raised:
-        judged(seen(Outage(crash=120, back=420, saved=90), RESTORED))
+        judged(seen(ModelOutage(crash=120, back=420, saved=90), RESTORED))
     assert not isinstance(raised.value, DisagreementError)
 
 
 def test_a_lot_that_is_wrong_is_noticed() -> None:
-    given = seen(Outage(crash=120, back=181, saved=90), RESTORED)
+    given = seen(ModelOutage(crash=120, back=181, saved=90), RESTORED)
     wrong = given.lots.set_column(1, "error", pa.array([9.0] * given.lots.num_rows))
     with pytest.raises(DisagreementError, match="the error of lots"):
         judged(replace(given, lots=wrong))

@@ -21,7 +21,7 @@ from riprap.compiler.passes import (
 )
 from riprap.graph.connectors import FromSpark, Memory, Rows
 from riprap.graph.operators import Inlet, Outlet, Sink, Source
-from riprap.stage.arrival import Entry
+from riprap.stage.arrival import Intake
 
 
 def only(layout: Layout) -> Plan:
@@ -36,7 +36,7 @@ def test_without_state_there_is_no_key() -> None:
 
     plan = only(compile_graph(s.done(s.app.functor("f", s.source(), where="v > 0")), buckets=8, tasks=2))
 
-    assert plan.entries == (Entry(name="feed", key=None, number=0),)
+    assert plan.entries == (Intake(name="feed", key=None, number=0),)
     assert (plan.keyed, plan.tasks) == (False, 2)
 
 

@@ -10,12 +10,12 @@ import pytest
 from tests.compiler.sketch import FEED, ONE, Sketch
 
 import riprap as rr
-from riprap.compiler.elements import Element, fuse
+from riprap.compiler.elements import Draft, fuse
 
 Keys = dict[str, tuple[str, ...]]
 
 
-def elements(graph: rr.Graph) -> dict[str, Element]:
+def elements(graph: rr.Graph) -> dict[str, Draft]:
     return {e.name: e for e in fuse(graph)}
 
 

@@ -29,7 +29,7 @@ from riprap.expressions.logic import case
 from riprap.expressions.loops import write_program
 from riprap.expressions.parsing import column
 from riprap.expressions.scalars import can_write
-from riprap.expressions.scope import Entry
+from riprap.expressions.scope import ScopeColumn
 
 from .drawing import expressions, tables
 
@@ -113,7 +113,7 @@ def agree_together(chosen: dict[str, Expression], table: pa.Table) -> None:
             except EvaluationError as error:
                 wanted.append(None)
                 failures.append((number, row, str(error)))
-        condition = column(Entry(source="", name=f"on{number}", type=pa.bool_()))
+        condition = column(ScopeColumn(source="", name=f"on{number}", type=pa.bool_()))
         updates.append((f"$v{number}", case([(condition, expression)], None)))
         expected.append((text, wanted))
     program = write_program(updates, columns_too=True)

@@ -11,11 +11,11 @@ from tests.graphs.program import Program
 
 import riprap as rr
 from riprap.compiler import compile_graph
-from riprap.compiler.weaving import Faults, weave
+from riprap.compiler.weaving import WovenFaults, weave
 from riprap.faults.feeds import cut_feed, read_feed, read_tables
 from riprap.faults.golden import Golden, play_golden
 from riprap.faults.interleaving import interleave, weave_lags
-from riprap.faults.replay import Piece
+from riprap.faults.replay import StreamPiece
 from riprap.faults.targets import incoming, watched
 from riprap.faults.trial import Trial, replay_trial, run_trial
 from riprap.graph.faults import Fault
@@ -48,7 +48,7 @@ def golden_of(
 def both_paths(golden: Golden, target: str, fault: Fault, first: int, count: int) -> tuple[Trial, Trial]:
     """Run a trial of one target on the fast path and on the slow one."""
     known = incoming(golden, target)
-    faults: Faults = {
+    faults: WovenFaults = {
         target: {
             stream: replace(fault, stretches=stretches)
             for stream, stretches in known.stretches(first, count).items()
@@ -72,12 +72,12 @@ def assert_same(golden: Golden, fast: Trial, slow: Trial) -> None:
             assert bits(one) == bits(other), where
 
 
-def bits(piece: Piece) -> Mapping[str, list[object]]:
+def bits(piece: StreamPiece) -> Mapping[str, list[object]]:
     """Return the values of a piece so that NaN is NaN, and -0.0 is not 0.0."""
     return {name: [repr(v) for v in column.to_pylist()] for name, column in piece.columns.items()}
 
 
-def rows_of(pieces: Sequence[Piece], names: Sequence[str]) -> list[dict[str, object]]:
+def rows_of(pieces: Sequence[StreamPiece], names: Sequence[str]) -> list[dict[str, object]]:
     """Return the rows of an output."""
     found: list[dict[str, object]] = []
     for piece in pieces:

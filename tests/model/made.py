@@ -9,7 +9,7 @@ from riprap.graph.graph import Graph
 from riprap.model import Cost, Estimate, Faults, Prediction, Profile, fitting
 from riprap.model.compare import Compared, Comparison
 from riprap.model.fitting import Fit
-from riprap.model.sweep import Point, Setting
+from riprap.model.sweep import Combination, Point
 
 PROFILE = Profile(
     rates={"Rows": 100.0}, operators={}, assumed=("state of 'Sums' is <i>as large as it gets</i>",)
@@ -46,8 +46,8 @@ def prediction(
     )
 
 
-def setting(technique: str, rate: float = 100.0, **faults: float) -> Setting:
-    return Setting(
+def setting(technique: str, rate: float = 100.0, **faults: float) -> Combination:
+    return Combination(
         technique=technique, rate=rate, faults=Faults(**{"crash_rate": 1 / 5400, **faults}), horizon=7200.0
     )
 
@@ -81,12 +81,12 @@ def crash() -> Point:
     faults = Faults(crash="Odd", at=30.0)
     series = tuple((0.0, 60.0) if 15 <= n < 22 else (50.0 + n % 3, 0.0) for n in range(60))
     made = replace(prediction(about(0.88, 0.002), about(420, 12)), series=series)
-    return Point(Setting(technique="none", rate=100.0, faults=faults, horizon=120.0), made)
+    return Point(Combination(technique="none", rate=100.0, faults=faults, horizon=120.0), made)
 
 
 def fit(operator: str = "Sums") -> Fit:
     points = [
-        fitting.Point(
+        fitting.ObservedOutage(
             rate, recovery, int(rate * recovery), 520 + 1.9 * rate * recovery, 500 + 1.9 * rate * recovery
         )
         for rate in (250.0, 350.0)

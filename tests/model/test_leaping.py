@@ -13,7 +13,7 @@ from tests.model.oracle import Oracle
 
 from riprap.model import OperatorProfile, Part, Port, Protection
 from riprap.model.arrays import Asked
-from riprap.model.parts import Entry
+from riprap.model.parts import PartPort
 from riprap.model.simulating import simulate
 from riprap.model.wiring import wire
 
@@ -31,7 +31,7 @@ def part(name: str, reads: str | list[str] = "", *, outputs: Any = None, **port:
         described = Port(**mine)
         given = shares[number] if isinstance(shares, list) else shares
         entries.append(
-            Entry(
+            PartPort(
                 streams=tuple(stream.split()),
                 rate=rate,
                 shares=given if given is not None else tuple(described.share(o) for o in outs),
@@ -67,7 +67,7 @@ TICKED = (
         part("Counts", "In", selectivity=0.0, state=50, alpha=0.2, alpha_tainted=0.1, beta=1.0),
         entries=(
             *part("Counts", "In", selectivity=0.0, state=50, alpha=0.2, alpha_tainted=0.1, beta=1.0).entries,
-            Entry(rate=2.0, shares=(3.5,), port=Port()),
+            PartPort(rate=2.0, shares=(3.5,), port=Port()),
         ),
     ),
     part("Some", "Counts", selectivity=0.5),

@@ -21,7 +21,7 @@ from riprap.faults import Campaign, Crash, Sum
 from riprap.faults.campaign_file import read_campaign
 from riprap.faults.setup import Setup
 from riprap.model import Annotated
-from riprap.protection import Outage, Protectable, Protection, Saving
+from riprap.protection import OperatorOutage, Protectable, Protection, Saving
 
 ROWS = [{"n": n, "k": n % 5, "v": n * n % 97} for n in range(3_000)]
 SCHEMA = "n bigint, k bigint, v bigint"
@@ -95,7 +95,7 @@ def test_input_is_not_kept_for_what_is_never_saved() -> None:
     (plan,) = compile_graph(application(Hoarder()).graph(), buckets=4, tasks=2).plans[-1:]
 
     assert (plan.replays, plan.protected) == (False, {})
-    back = Hoarder().after(plan.graph["totals_of"], Outage(misses=True, memory="lost"))
+    back = Hoarder().after(plan.graph["totals_of"], OperatorOutage(misses=True, memory="lost"))
     assert (back.misses, back.holds) == (True, "empty")
     for wrong in ({"every": 0.0}, {"every": 1.0, "keep": 0}, {"every": 1.0, "group": 0}):
         with pytest.raises(rr.GraphError, match="give seconds above zero"):
@@ -104,7 +104,7 @@ def test_input_is_not_kept_for_what_is_never_saved() -> None:
 
 def test_it_is_injected_and_modelled(journal: Any) -> None:
     graph = application(journal()).graph()
-    back = journal().after(graph["totals_of"], Outage(misses=True, memory="lost", chance=0.5))
+    back = journal().after(graph["totals_of"], OperatorOutage(misses=True, memory="lost", chance=0.5))
     assert (back.misses, back.holds) == (False, "kept")
     campaign = Campaign(
         sink="out",

@@ -6,11 +6,11 @@ from typing import Any
 
 from riprap.runtime.meter import Meter
 from riprap.runtime.task import Answer
-from riprap.stage.fused import Activity
+from riprap.stage.fused import OperatorActivity
 from riprap.state.ledger import Manifest, Output, Record
 
 
-def answer(task: int, activity: dict[str, Activity], state: dict[str, tuple[int, int]]) -> Answer:
+def answer(task: int, activity: dict[str, OperatorActivity], state: dict[str, tuple[int, int]]) -> Answer:
     made = Answer(
         task=task,
         manifest=Manifest((task, task + 1), {}),
@@ -31,9 +31,9 @@ def operators(*answers: Answer) -> dict[str, Any]:
 
 
 def test_tasks_are_added_up_and_what_there_is_one_of_is_not_said_twice() -> None:
-    source, plain = Activity(5, 5, 0.0), Activity(5, 4, 1.0)
-    split = Activity(5, 4, 1.0, streams={"a": 1, "b": 3})
-    joined = Activity(4, 9, 1.0, ports=(1, 3), marks_in=2, late=3)
+    source, plain = OperatorActivity(5, 5, 0.0), OperatorActivity(5, 4, 1.0)
+    split = OperatorActivity(5, 4, 1.0, streams={"a": 1, "b": 3})
+    joined = OperatorActivity(4, 9, 1.0, ports=(1, 3), marks_in=2, late=3)
     did = {"source": source, "plain": plain, "split": split, "joined": joined}
     state = {"joined/0": (10, 100), "joined/1": (20, 400), "plain/0": (3, 30)}
 
@@ -62,7 +62,7 @@ def test_who_goes_on_counts_from_the_beginning_and_nothing_twice() -> None:
         ends = {"source": (5 * number or None, 5 * (number + 1))}
         return Record(epoch=0, batch=number, sources=ends, outputs={"sink": (Output("page", 3),)})
 
-    computed = [answer(0, {"source": Activity(5, 5, 0.0)}, {})]
+    computed = [answer(0, {"source": OperatorActivity(5, 5, 0.0)}, {})]
     first = Meter(["source"], ["sink"], {})
     line = first.add(batch(0), computed, 0.0, 1.0, 2.0)
     assert line["total"] == {"in": 5, "out": {"sink": 3}}

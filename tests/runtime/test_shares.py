@@ -18,7 +18,7 @@ from riprap.runtime.offsets import Piece
 from riprap.runtime.shares import is_worth_sharing, leave_share, take_up
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import read_source
-from riprap.stage.arrival import Arrival, Rows, arrive
+from riprap.stage.arrival import Arrival, ReadRows, arrive
 from riprap.state.ledger import Ledger
 from riprap.state.pages import PageStore
 
@@ -66,7 +66,7 @@ def make_site(folder: Path) -> Site:
     return Site(ledger=Ledger(str(folder / "ledger")), pages=pages, results=results, key="")
 
 
-def arrival_of(plan: Plan, task: int, rows: dict[str, Rows]) -> Arrival:
+def arrival_of(plan: Plan, task: int, rows: dict[str, ReadRows]) -> Arrival:
     return arrive(
         plan.entries, rows, batch=3, root=plan.origin + 2, span=plan.span(task), buckets=plan.buckets
     )

@@ -21,7 +21,6 @@ from riprap.san import (
     Deterministic,
     Empirical,
     Erlang,
-    Estimate,
     Exponential,
     Gamma,
     Impulse,
@@ -34,6 +33,7 @@ from riprap.san import (
     Precision,
     Rate,
     Reward,
+    RewardEstimate,
     Steady,
     Total,
     Uniform,
@@ -49,7 +49,7 @@ QUEUE = queue(0.8, 1.0, 6)
 JOBS: list[Reward] = [Rate("jobs", "jobs", Mean(0, 50)), Impulse("served", {"serve": 1}, Total(0, 50))]
 
 
-def near(found: Estimate, exact: float) -> bool:
+def near(found: RewardEstimate, exact: float) -> bool:
     """Say whether an estimate is within five deviations; what is rare may not have happened in any replication."""
     count = len(found.values)
     return abs(found.mean - exact) <= 5 * found.deviation / math.sqrt(count) + 20 * (1e-9 + 1 / count**1.5)
@@ -173,7 +173,7 @@ def test_it_stops_when_it_is_precise() -> None:
 def test_intervals_cover_as_often_as_they_say() -> None:
     exact = solve(QUEUE, JOBS)["jobs"]
     values = simulate(QUEUE, JOBS, replications=20_000, seed=12)["jobs"].values
-    parts = [Estimate.of(part, 0.9) for part in np.split(values, 400)]
+    parts = [RewardEstimate.of(part, 0.9) for part in np.split(values, 400)]
     covered = sum(part.low <= exact <= part.high for part in parts)
     assert stats.binomtest(covered, 400, 0.9).pvalue > 1e-6
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from riprap.operators.chunk import EVERY, order_numbers
 from riprap.operators.events import Events
 from riprap.operators.given import Given
-from riprap.stage.arrival import Arrival, Entry, Rows, arrive
+from riprap.stage.arrival import Arrival, Intake, ReadRows, arrive
 from riprap.state.hashing import buckets_of, hash_arrays
 from riprap.state.keys import encode_keys
 
@@ -24,9 +24,9 @@ KEYS = st.sampled_from(["a", "b", "c", "d", None])
 
 def rows(
     values: list[dict[str, Any]], kinds: dict[str, pa.DataType], position: list[int] | None = None
-) -> Rows:
+) -> ReadRows:
     columns = {n: pa.array([v[n] for v in values], kind) for n, kind in kinds.items()}
-    return Rows(columns, np.array(position if position is not None else range(len(values)), np.int64))
+    return ReadRows(columns, np.array(position if position is not None else range(len(values)), np.int64))
 
 
 def listed(arrival: Arrival, name: str) -> list[tuple[Any, ...]]:
@@ -75,7 +75,7 @@ def test_rows_of_sources_are_in_order_with_their_keys(
     first = data.draw(st.integers(0, buckets - 1))
     span = data.draw(st.none() | st.just((first, data.draw(st.integers(first + 1, buckets)))))
     entries = [
-        Entry(name=f"s{n}", key=("k",), ordering="at" if ordered else None, number=n)
+        Intake(name=f"s{n}", key=("k",), ordering="at" if ordered else None, number=n)
         for n in range(len(drawn))
     ]
     read = {f"s{n}": rows(values, KINDS, position) for n, (values, position) in enumerate(drawn)}
@@ -123,17 +123,19 @@ def test_what_comes_by_channels_is_ordered_by_tags(
     flat = [(*tag, more) for tag, more in long]
     marks = [mark for mark in marks if mark not in short]
 
-    def by_channel(tags: list[tuple[int, ...]], depth: int, base: int, marks: list[tuple[int, ...]]) -> Rows:
+    def by_channel(
+        tags: list[tuple[int, ...]], depth: int, base: int, marks: list[tuple[int, ...]]
+    ) -> ReadRows:
         def columns(of: list[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
             return tuple(np.array([t[i] for t in of], np.int64) for i in range(depth))
 
         ids = pa.array([base + n for n in range(len(tags))], pa.int64())
         keys = pa.array(["a"] * len(tags), pa.string())
-        return Rows(
+        return ReadRows(
             {"k": keys, "id": ids}, np.arange(len(tags)), columns(tags), columns(marks) if marks else ()
         )
 
-    entries = [Entry(name=n, key=("k",), root=root) for n, root in zip(("one", "two"), roots, strict=True)]
+    entries = [Intake(name=n, key=("k",), root=root) for n, root in zip(("one", "two"), roots, strict=True)]
     read = {"one": by_channel(short, 3, 0, marks), "two": by_channel(flat, 4, 100, [])}
 
     arrival = arrive(entries, read, batch=batch)
@@ -160,14 +162,14 @@ def test_what_comes_by_channels_is_ordered_by_tags(
 
 def test_ticks_go_to_every_task_and_on_from_one() -> None:
     times = [datetime(1970, 1, 1, 0, 0, n, tzinfo=UTC) for n in (2, 1)]
-    clock = Rows(
+    clock = ReadRows(
         {"t": pa.array(times, pa.timestamp("us", "UTC")), "at": pa.array([9, 3], pa.int64())},
         np.array([1, 0]),
     )
     feed = rows([{"k": "a", "at": 3, "id": 0}, {"k": "b", "at": 5, "id": 1}], KINDS)
     entries = [
-        Entry(name="feed", key=("k",), ordering="at", number=0),
-        Entry(name="clock", key=None, ordering="at", tick="t", number=1),
+        Intake(name="feed", key=("k",), ordering="at", number=0),
+        Intake(name="clock", key=None, ordering="at", tick="t", number=1),
     ]
     read = {"feed": feed, "clock": clock}
 
@@ -187,10 +189,10 @@ def test_ticks_go_to_every_task_and_on_from_one() -> None:
 
 def test_a_tick_comes_after_the_tuples_it_made_in_another_element() -> None:
     made = (np.array([3]), np.array([1]), np.array([0]), np.array([77]), np.array([0]))
-    entries = [Entry(name="feed", key=("k",)), Entry(name="clock", key=None, tick="t")]
+    entries = [Intake(name="feed", key=("k",)), Intake(name="clock", key=None, tick="t")]
     read = {
-        "feed": Rows({"k": pa.array(["a"]), "id": pa.array([0])}, np.arange(1), made),
-        "clock": Rows({"t": pa.array([5], pa.timestamp("us"))}, np.arange(1), made[:3]),
+        "feed": ReadRows({"k": pa.array(["a"]), "id": pa.array([0])}, np.arange(1), made),
+        "clock": ReadRows({"t": pa.array([5], pa.timestamp("us"))}, np.arange(1), made[:3]),
     }
 
     arrival = arrive(entries, read)
@@ -208,7 +210,10 @@ def test_a_tick_comes_after_the_tuples_it_made_in_another_element() -> None:
 
 
 def test_a_stream_without_a_key_stays_together() -> None:
-    entries = [Entry(name="keyed", key=("k",), number=0), Entry(name="plain", key=None, number=1)]
+    entries = [
+        Intake(name="keyed", key=("k",), number=0),
+        Intake(name="plain", key=None, number=1),
+    ]
     read = {
         "keyed": rows([{"k": "a", "id": 0}, {"k": "b", "id": 1}], {"k": pa.string(), "id": pa.int64()}),
         "plain": rows([{"id": n} for n in range(5)], {"id": pa.int64()}),
@@ -222,7 +227,7 @@ def test_a_stream_without_a_key_stays_together() -> None:
 
 @pytest.mark.parametrize("key", [(), None])
 def test_without_a_key_there_is_one(key: tuple[str, ...] | None) -> None:
-    entries = [Entry(name="feed", key=key, number=0)]
+    entries = [Intake(name="feed", key=key, number=0)]
 
     arrival = arrive(entries, {"feed": rows([{"id": 0}, {"id": 1}], {"id": pa.int64()})})
 
@@ -233,17 +238,20 @@ def test_without_a_key_there_is_one(key: tuple[str, ...] | None) -> None:
 def test_rows_of_one_position_keep_the_order_they_were_read_in() -> None:
     read = rows([{"k": "a", "id": n} for n in range(4)], {"k": pa.string(), "id": pa.int64()}, [7, 7, 3, 7])
 
-    arrival = arrive([Entry(name="feed", key=("k",), number=0)], {"feed": read})
+    arrival = arrive([Intake(name="feed", key=("k",), number=0)], {"feed": read})
 
     assert arrival.chunks["feed"].columns["id"].to_pylist() == [2, 0, 1, 3]
     assert arrival.chunks["feed"].rank.tolist() == [0, 1, 2, 3]
 
 
 def test_widening_brings_in_keys_that_have_state() -> None:
-    entries = [Entry(name="feed", key=("k",), number=0), Entry(name="clock", key=None, tick="t", number=1)]
+    entries = [
+        Intake(name="feed", key=("k",), number=0),
+        Intake(name="clock", key=None, tick="t", number=1),
+    ]
     read = {
         "feed": rows([{"k": k, "id": n} for n, k in enumerate("acb")], {"k": pa.string(), "id": pa.int64()}),
-        "clock": Rows({"t": pa.array([5], pa.timestamp("us"))}, np.array([0])),
+        "clock": ReadRows({"t": pa.array([5], pa.timestamp("us"))}, np.array([0])),
     }
     arrival = arrive(entries, read)
     more, _ = encode_keys([pa.array(["z", "a", None])], 3)

@@ -17,8 +17,8 @@ import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.compiler import compile_graph
 from riprap.expressions import parse_schema
-from riprap.stage.arrival import Rows, arrive
-from riprap.stage.fused import Activity, run_stage
+from riprap.stage.arrival import ReadRows, arrive
+from riprap.stage.fused import OperatorActivity, run_stage
 
 FEED = parse_schema("seq bigint, ticker string, kind string, price double, size bigint")
 EVENTS = st.lists(
@@ -64,18 +64,18 @@ def counting() -> rr.Graph:
 
 def test_the_stage_says_what_each_operator_did() -> None:
     (plan,) = compile_graph(counting(), buckets=1, tasks=1).plans
-    rows = Rows({"k": pa.array(["a"] * 5), "v": pa.array([1, 2, 3, 4, 5], pa.int32())}, np.arange(5))
+    rows = ReadRows({"k": pa.array(["a"] * 5), "v": pa.array([1, 2, 3, 4, 5], pa.int32())}, np.arange(5))
     ticks = iter(range(100))
 
     arrival = arrive(plan.entries, {"source": rows})
     outcome = run_stage(plan, arrival, {}, clock=lambda: float(next(ticks)))
 
     assert outcome.activity == {
-        "source": Activity(5, 5, 0.0),
-        "some": Activity(5, 4, 1.0),
-        "sums": Activity(4, 2, 1.0),
-        "both": Activity(6, 4, 1.0, ports=(2, 4)),
-        "out": Activity(4, 4, 1.0),
+        "source": OperatorActivity(5, 5, 0.0),
+        "some": OperatorActivity(5, 4, 1.0),
+        "sums": OperatorActivity(4, 2, 1.0),
+        "both": OperatorActivity(6, 4, 1.0, ports=(2, 4)),
+        "out": OperatorActivity(4, 4, 1.0),
     }
     assert outcome.outputs["out"].columns["s"].to_pylist() == [5, 5, 5, 9]
     assert set(outcome.pages) == {"sums/0", "both/0"}

@@ -13,14 +13,14 @@ from riprap.expressions.cells import failing, not_a
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class CastRows:
     """The rows that fit, and the numbers of the others with what is wrong."""
 
     table: pa.Table
     bad: list[tuple[int, str]]
 
 
-def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
+def cast_table(table: pa.Table, schema: pa.Schema) -> CastRows:
     """Cast a table's columns to a schema, by name.
 
     >>> cast_table(pa.table({"n": ["1", "x"]}), pa.schema([("n", pa.int64())])).bad
@@ -51,7 +51,7 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> Cast:
         keep = np.ones(table.num_rows, bool)
         keep[list(wrong)] = False
         found = found.filter(pa.array(keep))
-    return Cast(found, sorted(wrong.items()))
+    return CastRows(found, sorted(wrong.items()))
 
 
 def _cast(kind: pa.DataType, column: pa.Array) -> pa.Array:

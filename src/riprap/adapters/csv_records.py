@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from riprap.adapters.cutting import has_hexadecimal
-from riprap.adapters.framing import Block, Bytes, Places, bad_quote, count_fields, unescape
+from riprap.adapters.framing import Bytes, Places, RecordBlock, bad_quote, count_fields, unescape
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 from riprap.errors import RunError
 from riprap.expressions.cells import converted, not_a, unreadable
@@ -26,7 +26,7 @@ _BOM = (0xEF, 0xBB, 0xBF)
 
 
 def read_csv_records(
-    block: Block,
+    block: RecordBlock,
     chosen: Places,
     schema: pa.Schema,
     header: Sequence[str],
@@ -38,7 +38,7 @@ def read_csv_records(
     for field in schema:
         if pa.types.is_nested(field.type):
             raise RunError(f"a CSV record cannot hold column '{field.name}': it is a list. Use JSON")
-    reader = _Reader(unescape(block, notation), schema, header, notation, threads)
+    reader = _CsvReader(unescape(block, notation), schema, header, notation, threads)
     into = Salvaged()
     salvage(chosen, reader.read, reader.screen, at_most=len(block), into=into)
     return into
@@ -51,7 +51,7 @@ def header_fields(record: bytes, notation: Notation = PLAIN) -> list[str]:
     ['a', 'b, c', '']
     """
     data = np.frombuffer(record, np.uint8)
-    whole = Block(
+    whole = RecordBlock(
         data=data,
         starts=np.array([0]),
         ends=np.array([len(data)]),
@@ -73,9 +73,9 @@ def header_fields(record: bytes, notation: Notation = PLAIN) -> list[str]:
     return [column[0].as_py() for column in table.columns]
 
 
-class _Reader:
+class _CsvReader:
     def __init__(
-        self, block: Block, schema: pa.Schema, header: Sequence[str], notation: Notation, threads: bool
+        self, block: RecordBlock, schema: pa.Schema, header: Sequence[str], notation: Notation, threads: bool
     ) -> None:
         self._block, self._schema, self._fields, self._threads = block, schema, len(header), threads
         self._notation = notation

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from riprap.adapters.csv_records import read_csv_records
 from riprap.adapters.framing import (
-    Block,
     Bytes,
-    Fault,
     Places,
+    RecordBlock,
+    RecordFlaw,
     bad_quote,
     count_fields,
     too_long,
@@ -42,7 +42,7 @@ class Decoded:
 
 
 def decode(
-    block: Block,
+    block: RecordBlock,
     format: str,
     schema: pa.Schema,
     *,
@@ -90,7 +90,7 @@ def decode_messages(
     return decode(block, format, schema, notation=notation, threads=threads)
 
 
-def _message_block(values: pa.Array, format: str, limit: int, notation: Notation) -> Block:
+def _message_block(values: pa.Array, format: str, limit: int, notation: Notation) -> RecordBlock:
     """Put messages into a block, a line each."""
     values = values.cast(pa.large_binary())
     _, offset_buffer, data_buffer = values.buffers()
@@ -110,21 +110,21 @@ def _message_block(values: pa.Array, format: str, limit: int, notation: Notation
         _flatten(joined, starts, ends)
     if format != "text":
         for i in np.flatnonzero(starts == ends):
-            faults[int(i)] = Fault(reason="empty", size=int(sizes[i]))
+            faults[int(i)] = RecordFlaw(reason="empty", size=int(sizes[i]))
     for i in np.flatnonzero(missing):
-        faults[int(i)] = Fault(reason="a message without a value", size=0)
-    block = Block(
+        faults[int(i)] = RecordFlaw(reason="a message without a value", size=0)
+    block = RecordBlock(
         data=joined, starts=starts, ends=ends, first=0, byte=0, faults=faults, multiline=format != "json"
     )
     if format == "csv":
         plain = unescape(block, notation)
         counts = count_fields(plain.data, plain.starts, plain.ends, notation)
         for i in np.flatnonzero(counts < 0):
-            faults.setdefault(int(i), Fault(reason=bad_quote(int(counts[i])), size=int(sizes[i])))
+            faults.setdefault(int(i), RecordFlaw(reason=bad_quote(int(counts[i])), size=int(sizes[i])))
     return block
 
 
-def _read_lines(block: Block, chosen: Places, schema: pa.Schema, file: str | None) -> Salvaged:
+def _read_lines(block: RecordBlock, chosen: Places, schema: pa.Schema, file: str | None) -> Salvaged:
     """Make rows of lines of text."""
     for field in schema:
         if TEXT_COLUMNS.get(field.name) != field.type:
@@ -152,7 +152,7 @@ def _read_lines(block: Block, chosen: Places, schema: pa.Schema, file: str | Non
     return into
 
 
-def _lines(block: Block, chosen: Places) -> pa.Array:
+def _lines(block: RecordBlock, chosen: Places) -> pa.Array:
     """Return lines as text where all of it is ASCII, which is quick to see, or else as bytes to be checked."""
     data, offsets = join(block.data, block.starts[chosen], block.ends[chosen], separated=False)
     if len(data) < 2**31 and (not len(data) or data.max() < 128):

@@ -32,14 +32,14 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """Bytes that are read in order. No bytes are the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class RecordFlaw:
     """Why a record cannot be read at all, and its full length."""
 
     reason: str
@@ -47,7 +47,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class RecordBlock:
     """Whole records: record i is ``data[starts[i]:ends[i]]``, without its line break.
 
     ``first`` is the number of its first record in the stream, counted from 0, and ``byte`` the place in the stream of
@@ -61,7 +61,7 @@ class Block:
     ends: Places
     first: int
     byte: int
-    faults: Mapping[int, Fault]
+    faults: Mapping[int, RecordFlaw]
     multiline: bool
     gaps: bool = False
 
@@ -73,21 +73,21 @@ class Block:
         return self.data[self.starts[index] : self.ends[index]].tobytes()
 
 
-def too_long(size: int, limit: int) -> Fault:
+def too_long(size: int, limit: int) -> RecordFlaw:
     """Return the fault of a record that is longer than the limit."""
-    return Fault(
+    return RecordFlaw(
         reason=f"{size:,} bytes, more than the {limit:,} allowed: raise max_record_bytes=", size=size
     )
 
 
 def frame(
-    stream: Stream,
+    stream: ByteStream,
     *,
     limit: int,
     csv: Notation | None = None,
     blank: bool = False,
     block_bytes: int = BLOCK_BYTES,
-) -> Generator[Block]:
+) -> Generator[RecordBlock]:
     """Cut a stream into blocks of whole records: CSV in the notation given, otherwise lines.
 
     A line without bytes is a record only if ``blank``; if it is not, and outside of CSV, so is one of white space. No
@@ -115,7 +115,7 @@ def frame(
         else:
             following = data[used:]
         if len(starts):
-            yield Block(
+            yield RecordBlock(
                 data=data,
                 starts=starts,
                 ends=ends,
@@ -149,7 +149,7 @@ def bad_quote(count: int) -> str:
     }[count]
 
 
-def unescape(block: Block, csv: Notation) -> Block:
+def unescape(block: RecordBlock, csv: Notation) -> RecordBlock:
     """Return a block with two quotes for each escaped one, and one escape for two, as is done inside of quotes only."""
     _, quote, escape, _ = _bytes_of(csv)
     if escape < 0 or not np.any(block.data == escape):
@@ -165,7 +165,7 @@ def unescape(block: Block, csv: Notation) -> Block:
 class _Source:
     """A stream, read in blocks. ``byte`` is how far it was read."""
 
-    def __init__(self, stream: Stream, block_bytes: int, *, breaks: bytes) -> None:
+    def __init__(self, stream: ByteStream, block_bytes: int, *, breaks: bytes) -> None:
         self.byte = 0
         self._stream, self._block_bytes, self._breaks = stream, block_bytes, breaks
         # Spares a copy, where there is one.
@@ -259,7 +259,7 @@ def _bytes_of(csv: Notation) -> tuple[int, int, int, int]:
     return sep, quote, escape, comment
 
 
-def _fault(flag: int, size: int, limit: int, *, across: bool) -> Fault:
+def _fault(flag: int, size: int, limit: int, *, across: bool) -> RecordFlaw:
     if flag == cutting.TOO_LONG:
         return too_long(size, limit)
     if flag == cutting.TEXT_AFTER:
@@ -270,4 +270,4 @@ def _fault(flag: int, size: int, limit: int, *, across: bool) -> Fault:
         reason = f"a quote is opened, and not closed within the {limit:,} bytes allowed"
     else:
         reason = "a quote is opened and not closed: line breaks inside quotes need multiLine=True"
-    return Fault(reason=reason, size=size)
+    return RecordFlaw(reason=reason, size=size)

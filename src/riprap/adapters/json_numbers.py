@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.adapters.framing import Block
+from riprap.adapters.framing import RecordBlock
 from riprap.machine_code import compiled
 
 _QUOTE, _BACKSLASH, _COLON, _SPACE = (ord(c) for c in '"\\: ')
 _NUMBERS = np.frombuffer(b"NaN-Infinity", np.uint8)
 
 
-def bare_numbers(block: Block, schema: pa.Schema) -> Block | None:
+def bare_numbers(block: RecordBlock, schema: pa.Schema) -> RecordBlock | None:
     """Return a block in which ``"NaN"`` has no quotes where a floating number is wanted; None if none is."""
     wanted = [f.name for f in schema if pa.types.is_floating(f.type) or _holds_floats(f.type)]
     if not wanted:

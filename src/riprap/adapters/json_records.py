@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from riprap.adapters.framing import Block, Places
+from riprap.adapters.framing import Places, RecordBlock
 from riprap.adapters.json_numbers import bare_numbers
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 from riprap.expressions.cells import converted, failing, not_a, shown
@@ -39,9 +39,9 @@ _UTC = pa.timestamp("us", "UTC")
 _NUMBERS = int | float | decimal.Decimal
 
 
-def read_json_records(block: Block, chosen: Places, schema: pa.Schema, *, threads: bool) -> Salvaged:
+def read_json_records(block: RecordBlock, chosen: Places, schema: pa.Schema, *, threads: bool) -> Salvaged:
     """Read some records of a block. Fields that are not in the schema are passed over; missing ones are null."""
-    into, reader = Salvaged(), _Reader(block, schema, threads)
+    into, reader = Salvaged(), _JsonReader(block, schema, threads)
     objects = _objects(block.data, block.starts[chosen], block.ends[chosen])
     if not objects.all():
         into.bad.update((int(i), reader.explain(int(i)) or "not a JSON object") for i in chosen[~objects])
@@ -54,8 +54,8 @@ def read_json_records(block: Block, chosen: Places, schema: pa.Schema, *, thread
     return into
 
 
-class _Reader:
-    def __init__(self, block: Block, schema: pa.Schema, threads: bool) -> None:
+class _JsonReader:
+    def __init__(self, block: RecordBlock, schema: pa.Schema, threads: bool) -> None:
         self._block, self._schema, self._threads = block, schema, threads
         self._bare = False
         self._readable = _readable(schema, times=True)
@@ -251,7 +251,7 @@ def _plain(value: object) -> object:
     return float(value) if isinstance(value, decimal.Decimal) else value
 
 
-def _not_utf8(block: Block, chosen: Places) -> Places:
+def _not_utf8(block: RecordBlock, chosen: Places) -> Places:
     """Return the records that are not UTF-8."""
     if not len(chosen):
         return chosen

@@ -19,7 +19,7 @@ import pyarrow as pa
 from riprap.adapters.bad_records import KEPT_BYTES
 from riprap.adapters.csv_records import header_fields
 from riprap.adapters.decoding import Decoded, decode
-from riprap.adapters.framing import BLOCK_BYTES, Block, Stream, frame
+from riprap.adapters.framing import BLOCK_BYTES, ByteStream, RecordBlock, frame
 from riprap.adapters.recoding import recoded
 from riprap.errors import RunError
 from riprap.expressions.cells import shown
@@ -98,7 +98,7 @@ class _Held:
         self._schema, self._wanted = schema, rows
         self._clear()
 
-    def add(self, decoded: Decoded, block: Block, file: str, *, counted_from: int) -> Iterator[Parsed]:
+    def add(self, decoded: Decoded, block: RecordBlock, file: str, *, counted_from: int) -> Iterator[Parsed]:
         """Take in the records of a block; yield the pieces that are whole."""
         bad = list(decoded.bad)
         done = 0
@@ -140,7 +140,7 @@ class _Held:
         self._rows = self._bytes = 0
 
 
-def _header(block: Block, file: str, schema: pa.Schema, notation: Notation) -> list[str]:
+def _header(block: RecordBlock, file: str, schema: pa.Schema, notation: Notation) -> list[str]:
     """Return the names of the columns of a CSV file, which must have all that are wanted, once.
 
     Where no name is the very same, that of a column may differ in case, and have blanks around it.
@@ -170,7 +170,7 @@ def _header(block: Block, file: str, schema: pa.Schema, notation: Notation) -> l
     return found
 
 
-def _check_lines(block: Block, file: str) -> None:
+def _check_lines(block: RecordBlock, file: str) -> None:
     """Refuse a JSON document that takes several lines, of which each would be a bad record, or is an array of objects.
 
     One broken line at the beginning of good ones is a bad record as any other.
@@ -195,13 +195,13 @@ def _value(line: str) -> object:
         return _NONE
 
 
-def _rest(block: Block) -> Block:
+def _rest(block: RecordBlock) -> RecordBlock:
     """Return a block without its first record."""
     faults = {i - 1: fault for i, fault in block.faults.items() if i}
     return replace(block, starts=block.starts[1:], ends=block.ends[1:], first=block.first + 1, faults=faults)
 
 
-def _ahead(blocks: Iterator[Block]) -> Generator[Block]:
+def _ahead(blocks: Iterator[RecordBlock]) -> Generator[RecordBlock]:
     """Read and cut the next block while the one before is decoded."""
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(next, blocks, None)
@@ -210,7 +210,7 @@ def _ahead(blocks: Iterator[Block]) -> Generator[Block]:
             yield block
 
 
-def _open(file: str) -> AbstractContextManager[Stream]:
+def _open(file: str) -> AbstractContextManager[ByteStream]:
     # Arrow's own reader of gzip gives nothing of the part in which it finds damage.
     return closing(_Gunzip(file)) if file.endswith(".gz") else pa.input_stream(file, compression="detect")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import codecs
 
-from riprap.adapters.framing import Stream
+from riprap.adapters.framing import ByteStream
 from riprap.errors import RunError
 
 _AS_SURROGATES = "riprap-as-surrogates"
 
 
-def recoded(stream: Stream, encoding: str, file: str) -> Stream:
+def recoded(stream: ByteStream, encoding: str, file: str) -> ByteStream:
     """Return a stream of UTF-8."""
     return stream if encoding in ("utf-8", "ascii") else _Recoded(stream, encoding, file)
 
@@ -18,7 +18,7 @@ def recoded(stream: Stream, encoding: str, file: str) -> Stream:
 class _Recoded:
     """Bytes that stand for no character become bytes that are no UTF-8, so that their records are found to be bad."""
 
-    def __init__(self, stream: Stream, encoding: str, file: str) -> None:
+    def __init__(self, stream: ByteStream, encoding: str, file: str) -> None:
         self._stream, self._encoding, self._file = stream, encoding, file
         self._decoder = codecs.getincrementaldecoder(encoding)(errors=_AS_SURROGATES)
         self._left = b""

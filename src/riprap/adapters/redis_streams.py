@@ -23,14 +23,14 @@ _READ_ENTRIES = 10_000
 _WRITE_ENTRIES = 10_000
 _WRITE_BYTES = 16 << 20
 
-Entry = tuple[bytes, dict[bytes, bytes] | None]
+StreamEntry = tuple[bytes, dict[bytes, bytes] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stream:
     """A stream at one moment: the entries asked for, and what Redis keeps account of (of ``added``, from 7 on)."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[StreamEntry]
     last: str
     first: str
     length: int
@@ -130,7 +130,7 @@ class RedisFetcher(Fetcher):
                 "at the first entry there is"
             )
 
-    def _fetched(self, entries: Sequence[Entry], cursor: Cursor) -> Fetched:
+    def _fetched(self, entries: Sequence[StreamEntry], cursor: Cursor) -> Fetched:
         connector = self._connector
         fields = [fields or {} for _, fields in entries]
         raw = {name: [f.get(name.encode()) for f in fields] for name in connector.schema.names}
@@ -165,7 +165,7 @@ class RedisFetcher(Fetcher):
                 f"{sizes[index]:,} bytes, more than the {limit:,} allowed: raise max_record_bytes=",
             )
 
-    def _bad(self, entry: Entry, reason: str) -> BadRecord:
+    def _bad(self, entry: StreamEntry, reason: str) -> BadRecord:
         shown = {_readable(k): _readable(v) for k, v in (entry[1] or {}).items()}
         record = json.dumps(shown).encode()
         position = {"stream": self._connector.stream, "id": entry[0].decode()}

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from riprap.errors import ConnectionLost, RunError
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 _FIRST_WAIT = 0.1
 _LONGEST_WAIT = 5.0
@@ -71,7 +71,7 @@ class Retry:
             self._tell("connection back", what=self._what, after=round(gone, 3), tries=self._tries)
         self._since = None
 
-    def call(self, action: Callable[[bool], Result]) -> Result:
+    def call(self, action: Callable[[bool], Returned]) -> Returned:
         """Carry out an action until it works; it is told whether it may have been carried out before."""
         again = False
         while True:

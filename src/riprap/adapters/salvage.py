@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from riprap.adapters.framing import Block, Bytes, Places
+from riprap.adapters.framing import Bytes, Places, RecordBlock
 from riprap.machine_code import compiled
 
 _WAYS = 16
@@ -59,7 +59,7 @@ def salvage(
         into.good.append(chosen)
 
 
-def text_of(block: Block, chosen: Places) -> Bytes:
+def text_of(block: RecordBlock, chosen: Places) -> Bytes:
     """Return the bytes of some records, with a line break after each."""
     first, last = int(chosen[0]), int(chosen[-1])
     whole = last - first + 1 == len(chosen) and not block.gaps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from riprap.adapters.casting import Cast
+from riprap.adapters.casting import CastRows
 from riprap.errors import RunError
 
 # The column that says which batch a row is of, and the table that says what its numbers mean. A number a
@@ -12,7 +12,7 @@ from riprap.errors import RunError
 BATCH, BATCHES = "riprap_batch", "riprap_batches"
 
 
-def whole(found: Cast, connector: object) -> pa.Table:
+def whole(found: CastRows, connector: object) -> pa.Table:
     """Return rows that were read back, or say that some are not what was written."""
     if found.bad:
         index, reason = found.bad[0]

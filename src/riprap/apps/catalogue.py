@@ -48,7 +48,7 @@ _WAFERS = _Columns(("wafer", "lot", "product", "sensors", "measured"), WAFER_SCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Parameter:
     """A parameter of an application that can be given as text: what it is by default, and how it is read."""
 
     default: str
@@ -70,7 +70,7 @@ class BuiltIn:
     open_feed: Callable[[str, float | None], SourceConnector]
     empty_feed: Callable[[], SourceConnector]
     build: Callable[..., rr.Application]
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, Parameter] = field(default_factory=dict)
 
     def make(
         self,
@@ -195,9 +195,9 @@ CATALOGUE: Mapping[str, BuiltIn] = {
         empty_feed=_no_lines,
         build=logwatch,
         settings={
-            "attempts": Setting(default="5", read=int),
-            "window": Setting(default="10m"),
-            "year": Setting(default="the latest possible", read=int),
+            "attempts": Parameter(default="5", read=int),
+            "window": Parameter(default="10m"),
+            "year": Parameter(default="the latest possible", read=int),
         },
     ),
     "wordcount": BuiltIn(
@@ -215,6 +215,6 @@ CATALOGUE: Mapping[str, BuiltIn] = {
         open_feed=wafer_feed,
         empty_feed=lambda: rr.rows(WAFER_SCHEMA.empty_table()),
         build=_wafer,
-        settings={"checkpoint": Setting(default="none"), "restart": Setting(default="live")},
+        settings={"checkpoint": Parameter(default="none"), "restart": Parameter(default="live")},
     ),
 }

@@ -25,10 +25,10 @@ from riprap.apps.market_prices import (
     RECENT_TRADES,
     Book,
     Draws,
-    Events,
     Floats,
     Ints,
     Listing,
+    MarketEvents,
     PriceModel,
     play,
 )
@@ -216,7 +216,7 @@ class _Market:
         lots = self._sizes.lognormal(np.log(median), sigma, MINUTE)
         return np.clip(np.rint(lots), 1, 10_000).astype(np.int64)
 
-    def _batch(self, micros: Ints, draws: Draws, events: Events) -> pa.RecordBatch:
+    def _batch(self, micros: Ints, draws: Draws, events: MarketEvents) -> pa.RecordBatch:
         first = self._minute * MINUTE + 1
         columns = [
             pa.array(np.arange(first, first + MINUTE)),

@@ -83,7 +83,7 @@ class Draws(NamedTuple):
     lots: Ints  # of a trade
 
 
-class Events(NamedTuple):
+class MarketEvents(NamedTuple):
     """Hold the result: arrays by event, prices in cents."""
 
     ticker: Ints
@@ -93,15 +93,15 @@ class Events(NamedTuple):
     bid_size: Ints
 
 
-def play(model: PriceModel, listing: Listing, book: Book, draws: Draws) -> Events:
+def play(model: PriceModel, listing: Listing, book: Book, draws: Draws) -> MarketEvents:
     """Run the market over one stretch of events; `book` carries it on to the next."""
-    events = Events(*(np.zeros(draws.time.size, np.int64) for _ in Events._fields))
+    events = MarketEvents(*(np.zeros(draws.time.size, np.int64) for _ in MarketEvents._fields))
     _play(model, listing, book, draws, events)
     return events
 
 
 @compiled
-def _play(model: PriceModel, listing: Listing, book: Book, draws: Draws, events: Events) -> None:
+def _play(model: PriceModel, listing: Listing, book: Book, draws: Draws, events: MarketEvents) -> None:
     for i in range(draws.time.size):
         trade = draws.trade[i]
         ticker = draws.popular[i]
@@ -135,7 +135,7 @@ def _trade(
     listing: Listing,
     book: Book,
     draws: Draws,
-    events: Events,
+    events: MarketEvents,
     i: int,
     ticker: int,
     echoes: bool,
@@ -152,7 +152,7 @@ def _trade(
 
 @compiled
 def _quote(
-    model: PriceModel, listing: Listing, book: Book, draws: Draws, events: Events, i: int, ticker: int
+    model: PriceModel, listing: Listing, book: Book, draws: Draws, events: MarketEvents, i: int, ticker: int
 ) -> None:
     fair = np.exp(book.log_price[ticker])
     half = fair * listing.spread[ticker] / 2

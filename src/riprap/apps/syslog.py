@@ -1,7 +1,7 @@
 """Read the lines of Linux system logs: when, on which server, by which program, and what.
 
     >>> lines = pa.array(["Dec 31 23:59:58 web1 sshd[7]: Bye", "no line of a log", "Jan  1 00:00:02 web1 su: hello"])
-    >>> read, place = read_lines(lines, Place(), start=2024)
+    >>> read, place = read_lines(lines, LogProgress(), start=2024)
     >>> read.rows.tolist(), read.table["program"].to_pylist(), place.year
     ([0, 2], ['sshd', 'su'], 2025)
 
@@ -50,7 +50,7 @@ _LONG_AGO = -(2**62)
 
 
 @dataclass
-class Place:
+class LogProgress:
     """Where a log has come to: the date of its last line without a year, and what its last line said.
 
     ``log_time`` is the latest time it told, in microseconds.
@@ -77,7 +77,7 @@ class ReadSyslog(rr.CustomOperator):
     The line that stands for the end of the log is passed on with the others: it has no time.
     """
 
-    state: Place
+    state: LogProgress
 
     def __init__(self, start: int | date) -> None:
         self._start = start
@@ -91,7 +91,7 @@ class ReadSyslog(rr.CustomOperator):
         self.submit(pa.table({"line": lines.take(pa.array(unread))}), 1, rows=unread.tolist())
 
 
-def read_lines(lines: pa.Array, place: Place, *, start: int | date) -> tuple[Lines, Place]:
+def read_lines(lines: pa.Array, place: LogProgress, *, start: int | date) -> tuple[Lines, LogProgress]:
     """Read lines that follow those before ``place``.
 
     ``start`` is the year of the log's first line, or the day when it is read: then the first line is of the latest year
@@ -145,7 +145,7 @@ def _with_ends(read: Lines, lines: pa.Array) -> Lines:
     return Lines(table=pa.concat_tables([read.table, nothing]).take(pa.array(order)), rows=rows[order])
 
 
-def _times(part: dict[str, pa.Array], place: Place, start: int | date) -> tuple[pa.Array, Place]:
+def _times(part: dict[str, pa.Array], place: LogProgress, start: int | date) -> tuple[pa.Array, LogProgress]:
     yearless = pc.not_equal(part["month"], "").to_numpy(zero_copy_only=False)
     months: Ints = np.zeros(len(yearless), np.int64)
     days: Ints = np.zeros(len(yearless), np.int64)
@@ -169,7 +169,7 @@ def _times(part: dict[str, pa.Array], place: Place, start: int | date) -> tuple[
     return pa.array(midnight.astype("datetime64[us]") + micros.astype("timedelta64[us]")).cast(_TIME), place
 
 
-def _years(months: Ints, days: Ints, place: Place, start: int | date) -> tuple[Ints, Place]:
+def _years(months: Ints, days: Ints, place: LogProgress, start: int | date) -> tuple[Ints, LogProgress]:
     if not len(months):
         return months, place
     first = place.month == 0
@@ -200,7 +200,9 @@ def _programs(rest: pa.Array, version: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pc.fill_null(program, ""), pc.if_else(pc.is_valid(tagged), message, rest)
 
 
-def _unrepeated(program: pa.Array, message: pa.Array, place: Place) -> tuple[pa.Array, pa.Array, pa.Array]:
+def _unrepeated(
+    program: pa.Array, message: pa.Array, place: LogProgress
+) -> tuple[pa.Array, pa.Array, pa.Array]:
     repeats = pc.struct_field(pc.extract_regex(message, _REPEATED), "times")
     said = np.where(repeats.is_valid().to_numpy(zero_copy_only=False), -1, np.arange(len(program)))
     source = pa.array(np.maximum.accumulate(said) + 1)

@@ -1,7 +1,7 @@
 """Say what an outage of the model does to the predictions, in plain Python: the yardstick of runs that crash.
 
 >>> outage_at(100, down=2.0, rate=10.0, every=1.0)
-Outage(crash=100, back=120, saved=100)
+ModelOutage(crash=100, back=120, saved=100)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Wafer = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
+class ModelOutage:
     """A crash of the model, by wafers of its input.
 
     It had taken ``crash`` of them, the first that it takes again has ``back`` before it, and it goes on with what it
@@ -38,7 +38,7 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class YieldPrediction:
     """A wafer that came through, and what was predicted for it."""
 
     wafer: int
@@ -49,7 +49,7 @@ class Prediction:
 
 def outage_at(
     crash: int, *, down: float, rate: float, every: float | None = None, phase: float = 0.0
-) -> Outage:
+) -> ModelOutage:
     """Describe a crash after so many wafers that come at a rate, ``down`` seconds long.
 
     Checkpoints are taken ``every`` so many seconds, the first of them ``phase`` seconds after the first wafer. Without,
@@ -57,9 +57,9 @@ def outage_at(
     """
     back = crash + round(down * rate)
     if every is None or crash < phase * rate:
-        return Outage(crash=crash, back=back)
+        return ModelOutage(crash=crash, back=back)
     taken = math.floor((crash / rate - phase) / every)
-    return Outage(crash=crash, back=back, saved=min(crash, round((phase + taken * every) * rate)))
+    return ModelOutage(crash=crash, back=back, saved=min(crash, round((phase + taken * every) * rate)))
 
 
 def crash_points(
@@ -70,7 +70,7 @@ def crash_points(
     every: float = 1.0,
     down: tuple[float, float] = (2.0, 5.0),
     seed: int = 0,
-) -> list[tuple[Outage, Outage]]:
+) -> list[tuple[ModelOutage, ModelOutage]]:
     """Draw crashes, each twice: with a checkpoint ``every`` so many seconds and without, at the same wafer.
 
     The model is back before the last wafer.
@@ -87,7 +87,7 @@ def crash_points(
     return pairs
 
 
-def predict(wafers: Iterable[Wafer], outage: Outage | None = None) -> list[Prediction]:
+def predict(wafers: Iterable[Wafer], outage: ModelOutage | None = None) -> list[YieldPrediction]:
     """Predict, then learn, wafer after wafer, and come through an outage as the operator must."""
     learned, copy = Learned(), pickle.dumps(Learned())
     found = []
@@ -100,11 +100,11 @@ def predict(wafers: Iterable[Wafer], outage: Outage | None = None) -> list[Predi
             if outage.crash <= taken < outage.back:
                 continue
         predicted = learned.take(wafer["product"], wafer["sensors"], wafer["measured"])
-        found.append(Prediction(wafer["wafer"], wafer["lot"], wafer["measured"], predicted))
+        found.append(YieldPrediction(wafer["wafer"], wafer["lot"], wafer["measured"], predicted))
     return found
 
 
-def quality(predictions: Iterable[Prediction]) -> dict[int, float]:
+def quality(predictions: Iterable[YieldPrediction]) -> dict[int, float]:
     """Return the quality metric of each lot: the root of the mean squared error, in points of yield.
 
     The application tells of a lot once the next one begins; the last is here too.

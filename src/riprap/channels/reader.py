@@ -21,7 +21,7 @@ _FRONTIER = attrgetter("frontier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class ChannelBlock:
     """Rows of one kind and bucket (-1: every bucket) from one batch, in the order of their tags."""
 
     segment: Footer
@@ -32,7 +32,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SegmentRange:
     """The rows of a segment with low < $0 <= high; None: the segment's own bounds."""
 
     name: SegmentName
@@ -135,7 +135,7 @@ class ChannelReader:
         ticks = pa.Table.from_batches(punctuations, channel.fields([]))
         return _merge(tuples, channel.fields(columns), before), ticks
 
-    def backwards(self, span: tuple[int, int] | None = None) -> Iterator[Block]:
+    def backwards(self, span: tuple[int, int] | None = None) -> Iterator[ChannelBlock]:
         """Yield the log's blocks, newest first, for a range of buckets; kinds that read() does not know as well."""
         for name in reversed(list_segments(self._folder)):
             try:
@@ -149,7 +149,7 @@ class ChannelReader:
                 if entry.within(span):
                     rows = file.read(number)
                     kept = [column for column in rows.schema.names if column != ROW]
-                    yield Block(
+                    yield ChannelBlock(
                         segment=file.footer,
                         kind=entry.kind,
                         bucket=entry.bucket,
@@ -211,7 +211,7 @@ class ChannelReader:
         dataclasses.replace(notes, skipped=(*notes.skipped, skip)).save(self._folder, self._reader)
         return skip.lost
 
-    def _wanted(self, after: int | None, upto: int) -> list[_Part]:
+    def _wanted(self, after: int | None, upto: int) -> list[_SegmentRange]:
         """List the parts of segments that a range of frontier values takes, in order."""
         ranges = Notes.find(self._folder, self._reader).wanted(_low(after), upto)
         return self._parts(self._listed(upto), ranges) if ranges else []
@@ -230,7 +230,7 @@ class ChannelReader:
 
     def _parts(
         self, listed: Sequence[SegmentName], ranges: Sequence[tuple[int, int]], *, complete: bool = True
-    ) -> list[_Part]:
+    ) -> list[_SegmentRange]:
         parts = []
         for low, high in ranges:
             place = bisect_right(listed, low, key=_FRONTIER)
@@ -248,14 +248,14 @@ class ChannelReader:
                 name = listed[place]
                 if name.frontier > start:
                     inside = low if low > start else None
-                    parts.append(_Part(name, inside, high if high < name.frontier else None))
+                    parts.append(_SegmentRange(name, inside, high if high < name.frontier else None))
                 start, place = name.frontier, place + 1
         return parts
 
     def _start(self, oldest: SegmentName) -> int:
         return BEGIN if oldest.batch == 0 else self._open(oldest).footer.start
 
-    def _count(self, part: _Part) -> int:
+    def _count(self, part: _SegmentRange) -> int:
         if part.low is None and part.high is None:
             return part.name.rows
         file = self._open(part.name)

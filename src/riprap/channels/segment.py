@@ -91,7 +91,7 @@ def parse_name(file: str) -> SegmentName | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class BlockInfo:
     """A block, as the footer lists it."""
 
     kind: str
@@ -120,7 +120,7 @@ class Footer:
     previous: int | None
     sources: Mapping[str, Sequence[int | None]]
     ends: Mapping[str, int]
-    blocks: tuple[Entry, ...]
+    blocks: tuple[BlockInfo, ...]
 
     @property
     def name(self) -> SegmentName:
@@ -155,13 +155,13 @@ def write_segment(
     """Write a segment whose rows are numbered on from ``ends``, the numbers the segment before ended with."""
     temporary = folder / f".{batch:010d}.{os.getpid()}{TEMPORARY}"
     first, numbers = ends.get(DATA, 0), dict(ends)
-    entries: list[Entry] = []
+    entries: list[BlockInfo] = []
     try:
         with open(temporary, "wb", opener=_private) as file:
             for block in blocks:
                 data = _to_bytes(block.rows)
                 entries.append(
-                    Entry(
+                    BlockInfo(
                         kind=block.kind,
                         bucket=block.bucket,
                         position=numbers.setdefault(block.kind, 0),
@@ -244,7 +244,7 @@ class SegmentFile:
         data: dict[str, Any] = json.loads(text.to_pybytes())
         if data.pop("format", None) != FORMAT:
             raise FormatError(f"{self._path} is not of format {FORMAT}, the one this version reads")
-        footer = Footer(**{**data, "blocks": tuple(Entry(**block) for block in data["blocks"])})
+        footer = Footer(**{**data, "blocks": tuple(BlockInfo(**block) for block in data["blocks"])})
         if footer.name != self._name:
             raise self._damage(f"its name is not its own, which is {footer.name.file}")
         return footer

@@ -17,7 +17,7 @@ _WORDS = 20
 _LOTS = 20
 
 
-class MakeFeed(Protocol):
+class MakeInput(Protocol):
     """Write so much input to a folder that does not exist yet."""
 
     def __call__(self, folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None: ...
@@ -35,7 +35,7 @@ class Demonstration:
     title: str
     unit: str
     amount: int
-    make_feed: MakeFeed
+    make_feed: MakeInput
     pick: Callable[[pa.Table], pa.Table]
     result: str
     heading: str

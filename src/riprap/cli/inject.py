@@ -18,7 +18,7 @@ from riprap.graph.faults import Crash, Replicas
 
 if TYPE_CHECKING:
     from riprap.faults import Campaign, Criticality, Findings
-    from riprap.faults.placement import Target
+    from riprap.faults.placement import FaultTarget
 
 SUMMARY = "inject faults operator by operator, and measure what they do to the output"
 EXAMPLES = """\
@@ -228,7 +228,7 @@ def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
     return 0
 
 
-def _target(target: Target) -> dict[str, Any]:
+def _target(target: FaultTarget) -> dict[str, Any]:
     return {"name": target.name, "why": target.why, "stands_for": list(target.stands_for)}
 
 

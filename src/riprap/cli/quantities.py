@@ -8,25 +8,25 @@ from typing import TypeVar
 
 from riprap.durations import seconds
 
-Value = TypeVar("Value")
+Number = TypeVar("Number")
 
 
-class Given(float):
+class Quantity(float):
     """A number of seconds, or of events a second, with the words it was given in.
 
-    >>> Given(5400.0, "90m") / 60, Given(5400.0, "90m").words
+    >>> Quantity(5400.0, "90m") / 60, Quantity(5400.0, "90m").words
     (90.0, '90m')
     """
 
     words: str
 
-    def __new__(cls, value: float, words: str) -> Given:
+    def __new__(cls, value: float, words: str) -> Quantity:
         made = super().__new__(cls, value)
         made.words = words
         return made
 
 
-def read_time(text: str) -> Given:
+def read_time(text: str) -> Quantity:
     """Read a time, as ``90m``, ``3.5s`` or a number of seconds.
 
     >>> read_time("90m").words, read_time("16").words
@@ -39,10 +39,10 @@ def read_time(text: str) -> Given:
         raise argparse.ArgumentTypeError(str(error)) from error
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"a time is at least 0, got {text}")
-    return Given(value, text if number is None else f"{text} s")
+    return Quantity(value, text if number is None else f"{text} s")
 
 
-def read_rate(text: str) -> Given:
+def read_rate(text: str) -> Quantity:
     """Read a rate: so many events a second, or a time, in which there is one.
 
     >>> read_rate("90m").words, read_rate("1.85e-4").words
@@ -50,16 +50,16 @@ def read_rate(text: str) -> Given:
     """
     number = _number(text)
     if number is None:
-        return Given(1.0 / read_time(text), f"one in {text}")
+        return Quantity(1.0 / read_time(text), f"one in {text}")
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"a rate is at least 0, got {text}")
-    return Given(number, f"{text}/s")
+    return Quantity(number, f"{text}/s")
 
 
-def list_of(read: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
+def list_of(read: Callable[[str], Number]) -> Callable[[str], tuple[Number, ...]]:
     """Return what reads a list with commas between."""
 
-    def read_list(text: str) -> tuple[Value, ...]:
+    def read_list(text: str) -> tuple[Number, ...]:
         return tuple(read(each.strip()) for each in text.split(","))
 
     return read_list
@@ -67,7 +67,7 @@ def list_of(read: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
 
 def as_given(value: float) -> str:
     """Return a quantity in the words it was given in."""
-    return value.words if isinstance(value, Given) else f"{value:g}"
+    return value.words if isinstance(value, Quantity) else f"{value:g}"
 
 
 def _number(text: str) -> float | None:

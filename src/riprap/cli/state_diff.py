@@ -12,8 +12,8 @@ from rich.text import Text
 
 from riprap.cli.screen import Screen, new_table
 from riprap.cli.state_finding import age, as_json, as_text, check_version, inspect, reading
-from riprap.runtime.checkpointing.comparing import Change, Comparison, compare
-from riprap.runtime.checkpointing.contents import Holding, read_state
+from riprap.runtime.checkpointing.comparing import KeyChange, SlotComparison, compare
+from riprap.runtime.checkpointing.contents import SlotContents, read_state
 from riprap.state.checkpoints.manifest import CheckpointManifest
 
 _SIGNS = {"+": "green", "-": "red", "~": ""}
@@ -62,7 +62,7 @@ def shared_bytes(before: CheckpointManifest, after: CheckpointManifest) -> dict[
     return {"shared": shared, "before": before.size - shared, "after": after.size - shared}
 
 
-def _counts(comparison: Comparison) -> dict[str, int]:
+def _counts(comparison: SlotComparison) -> dict[str, int]:
     return {
         "keys_same": comparison.same,
         "keys_changed": comparison.count("changed"),
@@ -73,7 +73,7 @@ def _counts(comparison: Comparison) -> dict[str, int]:
     }
 
 
-def _json(comparison: Comparison, limit: int) -> dict[str, Any]:
+def _json(comparison: SlotComparison, limit: int) -> dict[str, Any]:
     lines = _Lines(comparison)
     return {
         **_counts(comparison),
@@ -89,7 +89,7 @@ def _json(comparison: Comparison, limit: int) -> dict[str, Any]:
     }
 
 
-def _print(name: str, comparison: Comparison, limit: int, screen: Screen) -> None:
+def _print(name: str, comparison: SlotComparison, limit: int, screen: Screen) -> None:
     counts = _counts(comparison)
     keys = ", ".join(f"{counts[f'keys_{k}']:,} {k}" for k in ("changed", "new", "gone", "same"))
     screen.say(
@@ -114,7 +114,7 @@ def _print(name: str, comparison: Comparison, limit: int, screen: Screen) -> Non
         screen.say(f"and {total - limit:,} more: --limit N")
 
 
-def _key(comparison: Comparison, change: Change) -> dict[str, Any]:
+def _key(comparison: SlotComparison, change: KeyChange) -> dict[str, Any]:
     if change.after >= 0:
         return comparison.after.key_of(change.after)
     return comparison.before.key_of(change.before)
@@ -123,24 +123,24 @@ def _key(comparison: Comparison, change: Change) -> dict[str, Any]:
 class _Lines:
     """The changes in order of key, a line a tuple."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: SlotComparison) -> None:
         self._comparison = comparison
         self._fields: dict[int, dict[str, pa.Array]] = {}
 
-    def in_order(self) -> list[Change]:
+    def in_order(self) -> list[KeyChange]:
         places = [
             {int(code): n for n, code in enumerate(holding.in_order())}
             for holding in (self._comparison.before, self._comparison.after)
         ]
 
         # Keys that are gone come last.
-        def place(change: Change) -> tuple[bool, int]:
+        def place(change: KeyChange) -> tuple[bool, int]:
             gone = change.after < 0
             return gone, places[0][change.before] if gone else places[1][change.after]
 
         return sorted(self._comparison.changes, key=place)
 
-    def lines(self) -> Iterator[tuple[str, Change, Mapping[str, Any]]]:
+    def lines(self) -> Iterator[tuple[str, KeyChange, Mapping[str, Any]]]:
         before, after = self._comparison.before, self._comparison.after
         for change in self.in_order():
             for at in change.went:
@@ -151,7 +151,7 @@ class _Lines:
                 # Its counters alone are not what they were.
                 yield "~", change, {}
 
-    def tuple_of(self, holding: Holding, at: int) -> dict[str, Any]:
+    def tuple_of(self, holding: SlotContents, at: int) -> dict[str, Any]:
         if id(holding) not in self._fields:
             self._fields[id(holding)] = holding.fields()
         fields = self._fields[id(holding)]

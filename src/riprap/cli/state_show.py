@@ -19,7 +19,7 @@ from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.cli.state_finding import age, as_json, as_text, check_version, inspect, reading
 from riprap.errors import RunError
-from riprap.runtime.checkpointing.contents import Holding, Show, State, read_state
+from riprap.runtime.checkpointing.contents import ShowObject, SlotContents, StateVersion, read_state
 from riprap.runtime.checkpointing.inspection import About, Inspection
 from riprap.state.seals import KEY, KEY_FILE, read_key
 
@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     return 0
 
 
-def _chosen(state: State, about: About, slot: str | None) -> Mapping[str, Holding]:
+def _chosen(state: StateVersion, about: About, slot: str | None) -> Mapping[str, SlotContents]:
     if slot is None:
         return state.slots
     if slot not in state.slots:
@@ -64,7 +64,7 @@ def _chosen(state: State, about: About, slot: str | None) -> Mapping[str, Holdin
     return {slot: state.slots[slot]}
 
 
-def _loader(run: Inspection, about: About, manifest: Any) -> Show:
+def _loader(run: Inspection, about: About, manifest: Any) -> ShowObject:
     """Return what shows an object: to load a pickle is to run it, so seals are insisted on where there are any."""
     from riprap.operators.objects import loads
     from riprap.runtime.task import load_plan
@@ -96,8 +96,8 @@ def _loader(run: Inspection, about: About, manifest: Any) -> Show:
 def _json(
     run: Inspection,
     about: About,
-    state: State,
-    slots: Mapping[str, Holding],
+    state: StateVersion,
+    slots: Mapping[str, SlotContents],
     tables: Mapping[str, pa.Table],
     limit: int,
     out: Path | None,
@@ -125,8 +125,8 @@ def _json(
 
 def _print(
     about: About,
-    state: State,
-    slots: Mapping[str, Holding],
+    state: StateVersion,
+    slots: Mapping[str, SlotContents],
     tables: Mapping[str, pa.Table],
     arguments: argparse.Namespace,
     screen: Screen,

@@ -13,7 +13,7 @@ from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, new_table
 from riprap.cli.state_finding import asked_for, check_version, inspect, reading, why_none
 from riprap.runtime.checkpointing.inspection import Inspection
-from riprap.runtime.checkpointing.verifying import Damage, Verdict, Verifier
+from riprap.runtime.checkpointing.verifying import Damage, Verification, Verifier
 
 _DAMAGED = 1
 
@@ -22,7 +22,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Verify the versions of an operator, or of all."""
     run = inspect(arguments)
     began = time.monotonic()
-    verdicts: list[Verdict] = []
+    verdicts: list[Verification] = []
     checked = 0
     if arguments.version is not None and arguments.operator is None:
         raise UsageError("--version: operators have versions of their own. Name the operator too")
@@ -56,7 +56,9 @@ def _has_any(run: Inspection, operator: str) -> bool:
         return versions is not None and bool(versions.numbers())
 
 
-def verify(run: Inspection, operator: str, version: int | None, screen: Screen) -> tuple[list[Verdict], int]:
+def verify(
+    run: Inspection, operator: str, version: int | None, screen: Screen
+) -> tuple[list[Verification], int]:
     """Verify a version of an operator, or all, and show how it goes; return also how many bytes were read."""
     with (
         reading(run, operator) as versions,
@@ -73,7 +75,7 @@ def verify(run: Inspection, operator: str, version: int | None, screen: Screen) 
         return [verifier.verify(number) for number in numbers], verifier.checked
 
 
-def print_verdicts(verdicts: list[Verdict], screen: Screen) -> None:
+def print_verdicts(verdicts: list[Verification], screen: Screen) -> None:
     """Show what came of it, a line a version, and every damage."""
     table = new_table("operator")
     for heading in ("version", "values", "groups", "tuples", "bytes"):
@@ -98,7 +100,7 @@ def tell(damage: Damage) -> str:
     return f"slot {damage.slot}, value {damage.value}{group}: {damage.why} ({damage.tuples:,} tuples)"
 
 
-def _outcome(verdict: Verdict) -> Text:
+def _outcome(verdict: Verification) -> Text:
     if not verdict.damages:
         return Text("sound", style="green")
     if not verdict.usable:

@@ -30,7 +30,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class SinkSummary:
     """Where a sink's tuples went: ``path`` is None where they did not go to files."""
 
     path: str | None
@@ -45,7 +45,7 @@ class Summary:
 
     application: str
     run_folder: Path
-    outputs: Mapping[str, Output]
+    outputs: Mapping[str, SinkSummary]
     batches: int
     tuples_in: int
     seconds: float
@@ -213,9 +213,9 @@ def _operator_table(summary: Summary) -> Table:
     return table
 
 
-def _output(sink: Sink, tuples: int) -> Output:
+def _output(sink: Sink, tuples: int) -> SinkSummary:
     if isinstance(sink.connector, FileSink):
-        return Output(
+        return SinkSummary(
             path=str(Path(sink.connector.path).absolute()), format=sink.connector.format, tuples=tuples
         )
-    return Output(path=None, format=None, tuples=tuples)
+    return SinkSummary(path=None, format=None, tuples=tuples)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from riprap.compiler.elements import Element, fuse
+from riprap.compiler.elements import Draft, fuse
 from riprap.compiler.passes import (
     check_ordering,
     describe_state,
@@ -21,10 +21,10 @@ from riprap.graph.connectors import FromKafka, FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
 from riprap.protection import Settled
-from riprap.stage.arrival import Entry
-from riprap.stage.plan import Channel, Layout, Plan
+from riprap.stage.arrival import Intake
+from riprap.stage.plan import ChannelPlan, Layout, Plan
 
-__all__ = ["Channel", "Layout", "Plan", "compile_graph", "describe_state", "explain"]
+__all__ = ["ChannelPlan", "Layout", "Plan", "compile_graph", "describe_state", "explain"]
 
 _ORDERING = "ordering"
 
@@ -91,7 +91,7 @@ def _extra(layout: Layout, stream: str) -> frozenset[str]:
     return found
 
 
-def _check_sources_together(graph: Graph, elements: tuple[Element, ...]) -> None:
+def _check_sources_together(graph: Graph, elements: tuple[Draft, ...]) -> None:
     """Refuse sources that interleave by an ordering column and are read apart: each would end where it does, and those
     who read both could not tell when one has no more to come."""
     reading = [e for e in elements if e.reads_sources]
@@ -103,7 +103,7 @@ def _check_sources_together(graph: Graph, elements: tuple[Element, ...]) -> None
         )
 
 
-def _roots(graph: Graph, elements: tuple[Element, ...]) -> dict[str, str]:
+def _roots(graph: Graph, elements: tuple[Draft, ...]) -> dict[str, str]:
     """Say what the frontiers of each element count."""
     made_in = {s: e.name for e in elements for s in e.streams}
     roots: dict[str, str] = {}
@@ -120,11 +120,11 @@ def _roots(graph: Graph, elements: tuple[Element, ...]) -> dict[str, str]:
 
 def _channels(
     graph: Graph,
-    elements: tuple[Element, ...],
+    elements: tuple[Draft, ...],
     needed: Mapping[str, frozenset[str]],
     roots: Mapping[str, str],
     buckets: int,
-) -> list[Channel]:
+) -> list[ChannelPlan]:
     """List the channels: one for every stream and key it is read by in another element."""
     made_in = {s: e for e in elements for s in e.streams}
     depths = _tag_depths(graph, elements, roots)
@@ -139,7 +139,7 @@ def _channels(
         columns = needed[stream] | frozenset(key or ())
         writer = made_in[stream].name
         channels.append(
-            Channel(
+            ChannelPlan(
                 name=f"{stream}@{'+'.join(key or ())}",
                 stream=stream,
                 schema=pa.schema([f for f in whole if f.name in columns]),
@@ -154,11 +154,11 @@ def _channels(
     return channels
 
 
-def _entry_key(element: Element, stream: str) -> tuple[str, ...] | None:
+def _entry_key(element: Draft, stream: str) -> tuple[str, ...] | None:
     return element.key.get(stream) if element.key is not None else None
 
 
-def _tag_depths(graph: Graph, elements: tuple[Element, ...], roots: Mapping[str, str]) -> dict[str, int]:
+def _tag_depths(graph: Graph, elements: tuple[Draft, ...], roots: Mapping[str, str]) -> dict[str, int]:
     """Count the numbers in the tags of every stream, element by element."""
     made_in = {s: e for e in elements for s in e.streams}
     depths: dict[str, int] = {}
@@ -177,15 +177,15 @@ def _tag_depths(graph: Graph, elements: tuple[Element, ...], roots: Mapping[str,
 
 def _plan(
     graph: Graph,
-    element: Element,
+    element: Draft,
     needed: Mapping[str, frozenset[str]],
-    channels: list[Channel],
+    channels: list[ChannelPlan],
     root: str,
     buckets: int,
     tasks: int,
 ) -> Plan:
     inlets = {c.stream: c for c in channels if element.name in c.readers}
-    outlets: dict[str, tuple[Channel, ...]] = {}
+    outlets: dict[str, tuple[ChannelPlan, ...]] = {}
     for channel in channels:
         if channel.writer == element.name:
             outlets[channel.stream] = (*outlets.get(channel.stream, ()), channel)
@@ -198,7 +198,7 @@ def _plan(
         sorted({c.root for c in inlets.values()}) if any(c.root != root for c in inlets.values()) else []
     )
     entries = tuple(
-        Entry(
+        Intake(
             name=stream,
             key=_entry_key(element, stream),
             ordering=o.ordering if isinstance(o, Source) and len(sources) > 1 else None,
@@ -235,20 +235,20 @@ def _plan(
     )
 
 
-def _read_beside(graph: Graph, entry: Entry) -> frozenset[str]:
+def _read_beside(graph: Graph, entry: Intake) -> frozenset[str]:
     """Return the columns of an entry that the stage itself reads."""
     operator = graph.producer(entry.name)
     position = operator.position if isinstance(operator, Source) else None
     return frozenset(c for c in (*(entry.key or ()), entry.ordering, entry.tick, position) if c is not None)
 
 
-def _inlet(graph: Graph, stream: str, channel: Channel) -> Inlet:
+def _inlet(graph: Graph, stream: str, channel: ChannelPlan) -> Inlet:
     producer = graph.producer(stream)
     tick = producer.tick if isinstance(producer, Source) else None
     return Inlet(name=stream, location=producer.location, ports=(), schema=channel.schema, tick=tick)
 
 
-def _outlet(graph: Graph, stream: str, channels: tuple[Channel, ...]) -> Outlet:
+def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Outlet:
     columns = {name for channel in channels for name in channel.schema.names}
     producer = graph.producer(stream)
     schema = pa.schema([f for f in producer.schema_of(stream) if f.name in columns])

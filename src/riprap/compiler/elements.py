@@ -24,7 +24,7 @@ Key = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class Element:
+class Draft:
     """A processing element in the making: its operators, and the key of each stream that comes in (None: none yet)."""
 
     name: str
@@ -59,9 +59,9 @@ class Element:
         return {s for o in self.operators for s in o.outputs}
 
 
-def fuse(graph: Graph) -> tuple[Element, ...]:
+def fuse(graph: Graph) -> tuple[Draft, ...]:
     """Put every operator into a processing element; each element comes after those it reads from."""
-    elements: list[Element] = []
+    elements: list[Draft] = []
     for operator in graph:
         home = _home(graph, elements, operator)
         _enter(graph, home, operator)
@@ -80,26 +80,26 @@ def fuse(graph: Graph) -> tuple[Element, ...]:
     return tuple(ordered)
 
 
-def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
+def _home(graph: Graph, elements: list[Draft], operator: Operator) -> Draft:
     """Choose the element of an operator, or make one."""
     place = graph.places.get(operator.name)
     feeding = [_home_of(elements, graph.producer(s)) for s in operator.inputs]
     level = 1 + max((e.level for e in feeding), default=-1)
     if reads_by_spark(operator):
-        return _made(elements, Element("", 0))
+        return _made(elements, Draft("", 0))
     if place is not None:
         for element in elements:
             if element.placed and element.name == place:
                 _check_placed(graph, element, operator)
                 element.level = max([element.level, *(e.level + 1 for e in feeding if e is not element)])
                 return element
-        return _made(elements, Element(place, level, placed=True))
+        return _made(elements, Draft(place, level, placed=True))
     if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
-        return _made(elements, Element("", level))
+        return _made(elements, Draft("", level))
     if isinstance(operator, Source):
         beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests)
-        return next(beside, None) or _made(elements, Element("", 0))
+        return next(beside, None) or _made(elements, Draft("", 0))
     highest = max(feeding, key=lambda e: e.level)
     again = not (highest.replays and isinstance(operator, Lookup))
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
@@ -111,7 +111,7 @@ def _home(graph: Graph, elements: list[Element], operator: Operator) -> Element:
         above = any(e is not element and e.level >= element.level for e in feeding)
         if not element.placed and not above and _takes(graph, element, operator):
             return element
-    return _made(elements, Element("", level))
+    return _made(elements, Draft("", level))
 
 
 def reads_by_spark(operator: Operator) -> bool:
@@ -119,16 +119,16 @@ def reads_by_spark(operator: Operator) -> bool:
     return isinstance(operator, Source) and isinstance(operator.connector, ReadBySpark)
 
 
-def _made(elements: list[Element], element: Element) -> Element:
+def _made(elements: list[Draft], element: Draft) -> Draft:
     elements.append(element)
     return element
 
 
-def _home_of(elements: Iterable[Element], operator: Operator) -> Element:
+def _home_of(elements: Iterable[Draft], operator: Operator) -> Draft:
     return next(e for e in elements if operator in e.operators)
 
 
-def _takes(graph: Graph, element: Element, operator: Operator) -> bool:
+def _takes(graph: Graph, element: Draft, operator: Operator) -> bool:
     """Say whether an operator can run in an element."""
     outside = [s for s in operator.inputs if s not in element.streams]
     if element.ingests or (outside and element.reads_sources):
@@ -142,7 +142,7 @@ def _takes(graph: Graph, element: Element, operator: Operator) -> bool:
     return _key_with(graph, element, operator) is not None
 
 
-def _key_with(graph: Graph, element: Element, operator: Operator) -> Key | None:
+def _key_with(graph: Graph, element: Draft, operator: Operator) -> Key | None:
     """Return the element's key with an operator in it, None if the operator's differs."""
     assert operator.key is not None
     entries = {
@@ -164,7 +164,7 @@ def _key_with(graph: Graph, element: Element, operator: Operator) -> Key | None:
     return both if len(kinds) <= 1 else None
 
 
-def _key_at_entries(graph: Graph, element: Element, operator: Operator) -> dict[str, tuple[str, ...]] | None:
+def _key_at_entries(graph: Graph, element: Draft, operator: Operator) -> dict[str, tuple[str, ...]] | None:
     """Follow an operator's key back to the streams that come into the element; None if it is computed on the way."""
     found: dict[str, tuple[str, ...]] = {}
     for port in operator.ports:
@@ -181,7 +181,7 @@ def _key_at_entries(graph: Graph, element: Element, operator: Operator) -> dict[
     return found
 
 
-def _enter(graph: Graph, element: Element, operator: Operator) -> None:
+def _enter(graph: Graph, element: Draft, operator: Operator) -> None:
     """Put an operator into an element, with the streams it needs from outside."""
     if operator.key is not None:
         element.key = _key_with(graph, element, operator) or element.key
@@ -206,7 +206,7 @@ def _enter(graph: Graph, element: Element, operator: Operator) -> None:
         element.private |= set(operator.outputs)
 
 
-def _origins(element: Element, operator: Operator, sources: Iterable[tuple[int, str]]) -> dict[str, str]:
+def _origins(element: Draft, operator: Operator, sources: Iterable[tuple[int, str]]) -> dict[str, str]:
     """Return the columns of entries that a column is a copy of, whichever stream of its port a tuple came by."""
     found: dict[str, str] = {}
     for port, column in sorted(sources):
@@ -227,7 +227,7 @@ def _identity(stream: str, schema: pa.Schema) -> Lineage:
     return {name: {stream: name} for name in schema.names}
 
 
-def _check_placed(graph: Graph, element: Element, operator: Operator) -> None:
+def _check_placed(graph: Graph, element: Draft, operator: Operator) -> None:
     outside = [s for s in operator.inputs if s not in element.streams]
     if element.reads_sources and outside:
         raise GraphError(
@@ -248,7 +248,7 @@ def _check_placed(graph: Graph, element: Element, operator: Operator) -> None:
         )
 
 
-def _check_replays(graph: Graph, element: Element) -> None:
+def _check_replays(graph: Graph, element: Draft) -> None:
     """Refuse to place an operator whose input is kept upstream where that would not help it, or others too."""
     operator = next((o for o in element.operators if o.replays), None)
     if operator is None:
@@ -271,7 +271,7 @@ def _check_replays(graph: Graph, element: Element) -> None:
     )
 
 
-def _check_loops(graph: Graph, elements: Iterable[Element]) -> None:
+def _check_loops(graph: Graph, elements: Iterable[Draft]) -> None:
     for operator in graph:
         for stream in operator.control:
             here, there = _home_of(elements, operator), _home_of(elements, graph.producer(stream))
@@ -282,9 +282,9 @@ def _check_loops(graph: Graph, elements: Iterable[Element]) -> None:
                 )
 
 
-def _in_order(elements: list[Element]) -> list[Element]:
+def _in_order(elements: list[Draft]) -> list[Draft]:
     made_in = {s: e for e in elements for s in e.streams}
-    ordered: list[Element] = []
+    ordered: list[Draft] = []
     waiting = list(elements)
     while waiting:
         ready = [e for e in waiting if all(made_in[s] is e or made_in[s] in ordered for s in e.entries)]

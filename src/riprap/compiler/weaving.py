@@ -16,7 +16,7 @@ from riprap.graph.operators import Faulty, Operator, Source
 from riprap.graph.operators.faulty import Role
 
 # For each target a fault of all the streams it reads, or one for each of some.
-Faults = Mapping[str, Fault | Mapping[str, Fault]]
+WovenFaults = Mapping[str, Fault | Mapping[str, Fault]]
 
 
 def weave(graph: Graph, targets: Collection[str], *, deep: bool = False, role: Role = "fault") -> Graph:
@@ -38,7 +38,7 @@ def weave(graph: Graph, targets: Collection[str], *, deep: bool = False, role: R
     return Graph.of(graph.name, operators.values(), places, graph.restarts, graph.processes)
 
 
-def give(graph: Graph, faults: Faults, *, role: Role = "fault") -> Graph:
+def give(graph: Graph, faults: WovenFaults, *, role: Role = "fault") -> Graph:
     """Give faults to the operators that were woven in for their targets; those of all others do nothing."""
     operators = []
     for operator in graph:

@@ -47,11 +47,11 @@ class Edge:
 
 Layers = Sequence[Sequence[Slot]]
 Near = Mapping[Slot, Sequence[Slot]]
-Reach = Callable[[Slot], tuple[float, float]]
+NeighbourRange = Callable[[Slot], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Arrangement:
     """The slots by layer and in order, the edges, and each slot's neighbours, in order as well."""
 
     layers: tuple[tuple[Slot, ...], ...]
@@ -59,7 +59,7 @@ class Layout:
     before: Near
     after: Near
 
-    def across(self, reach: Reach, gap: float, *, balanced: bool) -> dict[Slot, float]:
+    def across(self, reach: NeighbourRange, gap: float, *, balanced: bool) -> dict[Slot, float]:
         """Give each slot a coordinate across the flow, at least 0 and with ``gap`` between neighbours.
 
         ``reach`` says how far a slot extends before and after its coordinate. Unbalanced, the first reader of
@@ -88,13 +88,13 @@ class Layout:
         return _shifted(middle, min(at - reach(slot)[0] for slot, at in middle.items()))
 
 
-def lay_out(graph: Graph) -> Layout:
+def lay_out(graph: Graph) -> Arrangement:
     """Put the operators of a graph in layers and order them so that few lines cross."""
     depth = graph.fold(lambda _, inputs: 1 + max(inputs, default=-1))
     return arrange(depth, {operator.name: [o.name for o in graph.before(operator)] for operator in graph})
 
 
-def arrange(depth: Mapping[str, int], feeders: Mapping[str, Sequence[str]]) -> Layout:
+def arrange(depth: Mapping[str, int], feeders: Mapping[str, Sequence[str]]) -> Arrangement:
     """Put names that each have a layer, and are fed by others of earlier layers, in an order with few crossings."""
     edges = []
     for name, near in feeders.items():
@@ -110,7 +110,7 @@ def arrange(depth: Mapping[str, int], feeders: Mapping[str, Sequence[str]]) -> L
     layers = [[slot for slot in slots if slot.layer == layer] for layer in range(1 + max(depth.values()))]
     layers = _with_few_crossings(layers, before, after)
     order = _order(layers)
-    return Layout(
+    return Arrangement(
         layers=tuple(tuple(layer) for layer in layers),
         edges=tuple(edges),
         before={slot: tuple(sorted(near, key=order.__getitem__)) for slot, near in before.items()},
@@ -151,7 +151,7 @@ def _with_few_crossings(layers: list[list[Slot]], before: Near, after: Near) -> 
     return best
 
 
-def _compact(layers: Layers, before: Near, reach: Reach, gap: float) -> dict[Slot, float]:
+def _compact(layers: Layers, before: Near, reach: NeighbourRange, gap: float) -> dict[Slot, float]:
     """Align each slot with a middle neighbour in the layer before, and pack the blocks that makes."""
     order = _order(layers)
     block = {slot: slot for layer in layers for slot in layer}

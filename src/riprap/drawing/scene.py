@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from riprap.drawing.labels import feedbacks, lines_of, shorten, shorten_name, streams_label, window_label
-from riprap.drawing.layout import Edge, Layout, Slot, lay_out
+from riprap.drawing.layout import Arrangement, Edge, Slot, lay_out
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator
 
@@ -106,7 +106,7 @@ def compose(graph: Graph, elements: Mapping[str, Sequence[str]] | None = None) -
     return Scene(boxes, curves, returns, frames, left, top, right - left, bottom - top)
 
 
-def _columns(graph: Graph, layout: Layout) -> list[tuple[float, float]]:
+def _columns(graph: Graph, layout: Arrangement) -> list[tuple[float, float]]:
     """Return where each layer starts and ends, with room for the names of the streams that enter it."""
     columns: list[tuple[float, float]] = []
     for number, layer in enumerate(layout.layers):
@@ -123,7 +123,11 @@ def _columns(graph: Graph, layout: Layout) -> list[tuple[float, float]]:
 
 
 def _curve(
-    graph: Graph, layout: Layout, edge: Edge, across: dict[Slot, float], columns: list[tuple[float, float]]
+    graph: Graph,
+    layout: Arrangement,
+    edge: Edge,
+    across: dict[Slot, float],
+    columns: list[tuple[float, float]],
 ) -> Curve:
     first, *passed, last = edge.path
     points = [(columns[first.layer][1], across[first])]

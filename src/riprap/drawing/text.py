@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from riprap.drawing.canvas import Canvas
 from riprap.drawing.labels import feedbacks, shorten, shorten_name, streams_label, window_label
-from riprap.drawing.layout import Layout, Slot, lay_out
+from riprap.drawing.layout import Arrangement, Slot, lay_out
 from riprap.drawing.routing import Wire, route
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator
@@ -134,7 +134,7 @@ class _Box:
         canvas.write(x, y + self.height - 1, left_bottom + flat * (width - 2) + right_bottom, colour)
 
 
-def _draw(graph: Graph, layout: Layout, style: _Style, inside: Mapping[str, str]) -> Canvas:
+def _draw(graph: Graph, layout: Arrangement, style: _Style, inside: Mapping[str, str]) -> Canvas:
     """Draw the layers one after the other, each followed by the channel to the next."""
     canvas = Canvas()
     right = style.rightward
@@ -159,7 +159,7 @@ def _draw(graph: Graph, layout: Layout, style: _Style, inside: Mapping[str, str]
 def _channel(
     canvas: Canvas,
     graph: Graph,
-    layout: Layout,
+    layout: Arrangement,
     layer: tuple[Slot, ...],
     boxes: dict[str, _Box],
     across: dict[Slot, int],

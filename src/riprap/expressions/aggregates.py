@@ -13,7 +13,7 @@ from riprap.expressions.coercion import bounded
 from riprap.expressions.errors import ExpressionError, Misuse, near
 from riprap.expressions.functions import AGGREGATES, BUILTINS
 from riprap.expressions.parsing import Binder, Functions, Named, check_names, parse_items
-from riprap.expressions.scope import Entry, Scope
+from riprap.expressions.scope import Scope, ScopeColumn
 from riprap.expressions.tree import Column, Expression, Literal, quoted
 from riprap.expressions.types import (
     BIGINT,
@@ -127,7 +127,7 @@ class _KeyBinder(Binder):
 
     every: Scope
 
-    def _found(self, node: exp.Column) -> Entry:
+    def _found(self, node: exp.Column) -> ScopeColumn:
         entry = self.every.resolve(node.name, node.table)
         if entry not in self.scope.entries:
             raise Misuse(

@@ -11,7 +11,7 @@ from riprap.expressions import decimals, intervals
 from riprap.expressions.casts import coerce
 from riprap.expressions.coercion import decimal_result, operand_types
 from riprap.expressions.errors import Misuse
-from riprap.expressions.tree import Expression, Kernel, Order, Value, call
+from riprap.expressions.tree import ArrowKernel, Expression, Order, Value, call
 from riprap.expressions.types import (
     BIGINT,
     DOUBLE,
@@ -25,15 +25,15 @@ from riprap.expressions.types import (
     type_name,
 )
 
-_CHECKED: dict[str, Kernel] = {
+_CHECKED: dict[str, ArrowKernel] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
     "*": pc.multiply_checked,
     "/": pc.divide_checked,
     "%": pc.remainder_checked,
 }  # For whole numbers the checked kernel takes min % -1 for an overflow. This one raises only for a zero.
-_REMAINDER: Kernel = pc.remainder
-_DECIMAL: dict[str, Kernel] = {
+_REMAINDER: ArrowKernel = pc.remainder
+_DECIMAL: dict[str, ArrowKernel] = {
     "+": decimals.add,
     "-": decimals.subtract,
     "*": decimals.multiply,
@@ -64,7 +64,7 @@ def arithmetic(operator: str, left: Expression, right: Expression) -> Expression
         type = decimal_result(operator, first, second)
         if operator == "/":
             decimals.check_division(first, second, type)
-        kernel: Kernel = partial(_DECIMAL[operator], type=type)
+        kernel: ArrowKernel = partial(_DECIMAL[operator], type=type)
     else:
         type = first = second = DOUBLE if operator == "/" else first
         kernel = _plain(operator, type)
@@ -81,7 +81,7 @@ def arithmetic(operator: str, left: Expression, right: Expression) -> Expression
     )
 
 
-def _plain(operator: str, type: pa.DataType) -> Kernel:
+def _plain(operator: str, type: pa.DataType) -> ArrowKernel:
     if operator == "%" and is_integral(type):
         return _REMAINDER
     return _CHECKED[operator]
@@ -92,7 +92,7 @@ def _integer_division(
 ) -> Expression:
     if is_fractional(first):
         raise Misuse(f"div needs whole numbers or decimals: {sql}", "Write cast(x / y as bigint)")
-    kernel: Kernel = decimals.integer_quotient
+    kernel: ArrowKernel = decimals.integer_quotient
     if is_decimal(first):
         if first.precision - first.scale + second.scale > _BIGINT_DIGITS:
             raise Misuse(

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.expressions import decimals, moments
-from riprap.expressions.errors import Failure, Misuse
-from riprap.expressions.tree import Call, Expression, Kernel, Literal, Value, call
+from riprap.expressions.errors import KernelFailure, Misuse
+from riprap.expressions.tree import ArrowKernel, Call, Expression, Literal, Value, call
 from riprap.expressions.types import (
     BIGINT,
     BINARY,
@@ -77,7 +77,7 @@ def coerce(argument: Expression, type: pa.DataType) -> Expression:
     return replace(done, sql=argument.sql, atomic=argument.atomic)
 
 
-def _kernel(source: pa.DataType, target: pa.DataType) -> Kernel | None:
+def _kernel(source: pa.DataType, target: pa.DataType) -> ArrowKernel | None:
     if BINARY in (source, target):
         return None
     if is_numeric(source) and is_numeric(target):
@@ -117,7 +117,7 @@ def _kernel(source: pa.DataType, target: pa.DataType) -> Kernel | None:
     return None
 
 
-def _from_timestamp(target: pa.DataType) -> Kernel | None:
+def _from_timestamp(target: pa.DataType) -> ArrowKernel | None:
     if is_fractional(target):
         return partial(moments.to_fraction, type=target)
     if is_decimal(target):
@@ -125,7 +125,7 @@ def _from_timestamp(target: pa.DataType) -> Kernel | None:
     return moments.to_seconds if target == BIGINT else partial(_seconds, type=target)
 
 
-def _to_timestamp(source: pa.DataType) -> Kernel | None:
+def _to_timestamp(source: pa.DataType) -> ArrowKernel | None:
     """Beyond twelve digits of seconds Spark silently wraps a decimal around."""
     if is_integral(source):
         return moments.from_seconds
@@ -134,7 +134,7 @@ def _to_timestamp(source: pa.DataType) -> Kernel | None:
     return _decimal_to_timestamp if source.precision - source.scale <= _SECOND_DIGITS else None
 
 
-def _numeric(source: pa.DataType, target: pa.DataType) -> Kernel | None:
+def _numeric(source: pa.DataType, target: pa.DataType) -> ArrowKernel | None:
     if is_decimal(target):
         return None if is_fractional(source) else partial(decimals.to_decimal, type=target)
     if is_decimal(source):
@@ -158,11 +158,11 @@ def _may_fail(source: pa.DataType, target: pa.DataType) -> bool:
     return bool(source != BOOLEAN) or not is_integral(target)
 
 
-def _try(value: Value, *, kernel: Kernel, type: pa.DataType) -> Value:
+def _try(value: Value, *, kernel: ArrowKernel, type: pa.DataType) -> Value:
     """Apply a cast and make the rows where it fails null, by halving the batch around them."""
     try:
         return kernel(value)
-    except (Failure, pa.ArrowInvalid):
+    except (KernelFailure, pa.ArrowInvalid):
         if isinstance(value, pa.Scalar) or len(value) == 1:
             null = pa.scalar(None, type)
             return null if isinstance(value, pa.Scalar) else pa.repeat(null, 1)
@@ -186,7 +186,7 @@ def _fraction_to_integer(value: Value, *, type: pa.DataType) -> Value:
     highest = pc.less_equal(whole, limit) if type == BIGINT else pc.less(whole, limit)
     fits = pc.and_(highest, pc.greater_equal(whole, -limit))
     if pc.all(fits).as_py() is False:
-        raise Failure(f"{type_name(type)} overflow")
+        raise KernelFailure(f"{type_name(type)} overflow")
     result = pc.cast(pc.if_else(pc.less(whole, limit), whole, 0.0), type)
     if type != BIGINT:
         return result
@@ -229,7 +229,7 @@ def _date_to_string(value: Value) -> Value:
 def _string_to_integer(value: Value, *, type: pa.DataType) -> Value:
     trimmed = pc.utf8_trim(value, characters=moments.SPACES)
     if pc.all(pc.match_substring_regex(trimmed, r"^[+-]?[0-9]+$")).as_py() is False:
-        raise Failure(f"not a {type_name(type)}")
+        raise KernelFailure(f"not a {type_name(type)}")
     return pc.cast(pc.replace_substring_regex(trimmed, r"^\+", ""), type)
 
 
@@ -237,7 +237,7 @@ def _string_to_fraction(value: Value, *, type: pa.DataType) -> Value:
     """Parse as Java does, except hexadecimal numbers: a d or f may follow, NaN and infinities have names."""
     trimmed = pc.utf8_trim(value, characters=_JAVA_SPACES)
     if pc.all(pc.match_substring_regex(trimmed, _FRACTION)).as_py() is False:
-        raise Failure(f"not a {type_name(type)}")
+        raise KernelFailure(f"not a {type_name(type)}")
     plain = pc.replace_substring_regex(trimmed, r"^[+-](NaN)$|([0-9.])[dDfF]$", r"\1\2")
     return pc.cast(plain, type)
 
@@ -247,7 +247,7 @@ def _string_to_boolean(value: Value) -> Value:
     true = pc.is_in(word, value_set=pa.array(_TRUE))
     known = pc.or_(true, pc.is_in(word, value_set=pa.array(_FALSE)))
     if pc.all(pc.or_(known, pc.is_null(word))).as_py() is False:
-        raise Failure("not a boolean")
+        raise KernelFailure("not a boolean")
     return pc.if_else(pc.is_valid(word), true, pa.scalar(None, BOOLEAN))
 
 

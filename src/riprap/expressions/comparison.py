@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from riprap.expressions.casts import coerce
 from riprap.expressions.coercion import common_type, comparable_decimal, operand_types
 from riprap.expressions.errors import Misuse
-from riprap.expressions.tree import Expression, Kernel, Literal, Order, Value, call
+from riprap.expressions.tree import ArrowKernel, Expression, Literal, Order, Value, call
 from riprap.expressions.types import (
     BINARY,
     BOOLEAN,
@@ -28,7 +28,7 @@ from riprap.expressions.types import (
     type_name,
 )
 
-_PLAIN: dict[str, Kernel] = {
+_PLAIN: dict[str, ArrowKernel] = {
     "=": pc.equal,
     "<>": pc.not_equal,
     "<": pc.less,
@@ -51,11 +51,11 @@ def compare(operator: str, left: Expression, right: Expression) -> Expression:
     return call(sql, BOOLEAN, kernel, left, right, order=Order.LEFT_FIRST, atomic=False)
 
 
-def equal_kernel(type: pa.DataType) -> Kernel:
+def equal_kernel(type: pa.DataType) -> ArrowKernel:
     return partial(_floating, operator="=") if is_fractional(type) else pc.equal
 
 
-def less_kernel(type: pa.DataType) -> Kernel:
+def less_kernel(type: pa.DataType) -> ArrowKernel:
     return partial(_floating, operator="<") if is_fractional(type) else pc.less
 
 
@@ -72,7 +72,7 @@ def is_in(value: Expression, options: Sequence[Expression]) -> Expression:
     scalars = [coerce(option, type).value({}, 1) for option in options]
     chosen = [scalar for scalar in scalars if scalar.is_valid]
     sql = f"{value.operand} in ({', '.join(option.sql for option in options)})"
-    kernel: Kernel = partial(_is_in, options=chosen, null=len(chosen) < len(scalars))
+    kernel: ArrowKernel = partial(_is_in, options=chosen, null=len(chosen) < len(scalars))
     return call(sql, BOOLEAN, kernel, coerce(value, type), atomic=False)
 
 

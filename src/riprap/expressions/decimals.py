@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.errors import Failure, Misuse
-from riprap.expressions.tree import Kernel, Value
+from riprap.expressions.errors import KernelFailure, Misuse
+from riprap.expressions.tree import ArrowKernel, Value
 from riprap.expressions.types import DOUBLE, FLOAT, STRING, type_name
 
 _WIDE = 76
@@ -97,7 +97,7 @@ def integer_quotient(left: Value, right: Value) -> Value:
     try:
         return pc.cast(whole, pa.int64())
     except pa.ArrowInvalid:
-        raise Failure("bigint overflow") from None
+        raise KernelFailure("bigint overflow") from None
 
 
 def rounded(value: Value, type: pa.DataType) -> Value:
@@ -105,7 +105,7 @@ def rounded(value: Value, type: pa.DataType) -> Value:
     try:
         return pc.cast(half_up(value, type.scale), type)
     except pa.ArrowInvalid:
-        raise Failure(f"{type_name(type)} overflow") from None
+        raise KernelFailure(f"{type_name(type)} overflow") from None
 
 
 def half_up(value: Value, digits: int) -> Value:
@@ -133,7 +133,7 @@ def ceil(value: Value, *, type: pa.DataType) -> Value:
     return _down(value, pc.greater, pc.add, type)
 
 
-def _down(value: Value, beyond: Kernel, step: Kernel, type: pa.DataType) -> Value:
+def _down(value: Value, beyond: ArrowKernel, step: ArrowKernel, type: pa.DataType) -> Value:
     """Cut the fraction off, and go one further where that went the wrong way."""
     wide = with_room(value)
     whole = pc.trunc(wide)
@@ -185,7 +185,7 @@ def from_string(value: Value, *, type: pa.DataType) -> Value:
         return from_string(pa.array([value.as_py()], STRING), type=type)[0]
     text = pc.utf8_trim(value, characters=_SPACES)
     if pc.all(pc.match_substring_regex(text, _NUMBER)).as_py() is False:
-        raise Failure(f"not a {type_name(type)}")
+        raise KernelFailure(f"not a {type_name(type)}")
     powers = pc.fill_null(pc.match_substring_regex(text, "[eE]"), False)
     if pc.any(powers).as_py():
         text = pc.replace_with_mask(
@@ -194,7 +194,7 @@ def from_string(value: Value, *, type: pa.DataType) -> Value:
     fields = pc.extract_regex(text, pattern=_FIELDS)
     sign, whole, fraction = (pc.struct_field(fields, name) for name in ("sign", "whole", "fraction"))
     if pc.any(pc.greater(pc.utf8_length(whole), 38)).as_py():
-        raise Failure(f"{type_name(type)} overflow")
+        raise KernelFailure(f"{type_name(type)} overflow")
     digits = pc.utf8_rpad(pc.utf8_slice_codeunits(fraction, 0, type.scale + 1), type.scale + 1, "0")
     whole = pc.utf8_lpad(whole, 1, "0")
     exact = pc.cast(pc.binary_join_element_wise(sign, whole, "", ""), STRING)

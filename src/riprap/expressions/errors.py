@@ -78,7 +78,7 @@ class Misuse(Exception):
         self.hint = hint
 
 
-class Failure(Exception):
+class KernelFailure(Exception):
     """Carry a problem from a kernel, which does not know the expression, to the node that called it."""
 
 

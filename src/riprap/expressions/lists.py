@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.errors import Failure, Misuse
+from riprap.expressions.errors import KernelFailure, Misuse
 from riprap.expressions.mathematics import literal_int
 from riprap.expressions.tree import Expression, Value, call
 from riprap.expressions.types import BIGINT, INT, is_list, type_name
@@ -71,7 +71,7 @@ def _element(value: Value, *, position: int, missing: str | None, from_end: bool
         there = pc.and_(pc.greater(lengths, position), position >= 0)
         places = position
     if missing is not None and pc.all(there).as_py() is False:
-        raise Failure(missing)
+        raise KernelFailure(missing)
     starts = pc.cast(value.offsets[:-1], BIGINT)
     wanted = pc.add(starts, pc.cast(places, BIGINT))
     return value.values.take(pc.if_else(pc.fill_null(there, False), wanted, pa.scalar(None, BIGINT)))

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from riprap.expressions import moments
-from riprap.expressions.errors import Failure, Misuse
+from riprap.expressions.errors import KernelFailure, Misuse
 from riprap.expressions.tree import Literal
 from riprap.expressions.types import (
     BIGINT,
@@ -68,9 +68,9 @@ def time(text: str, type: pa.DataType) -> Literal:
     plain = type == TIMESTAMP or _ZONELESS.fullmatch(text)
     try:
         if not plain:
-            raise Failure(f"not a {type_name(type)}")
+            raise KernelFailure(f"not a {type_name(type)}")
         scalar = moments.from_text(pa.scalar(text), type=type)
-    except Failure as failure:
+    except KernelFailure as failure:
         form = "2020-01-31" if type == DATE else "2020-01-31 12:34:56.789"
         raise Misuse(f"{failure}: {text!r}", f"Write {type_name(type)}'{form}'") from None
     return Literal(sql=f"{type_name(type)}'{text}'", type=type, columns=frozenset(), scalar=scalar)

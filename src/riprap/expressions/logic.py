@@ -49,7 +49,7 @@ class Connective(Expression):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case(Expression):
+class CaseWhen(Expression):
     """The first branch whose condition is true, else the default."""
 
     branches: tuple[tuple[Expression, Expression], ...]
@@ -150,7 +150,7 @@ def _case(
     typed = tuple((_boolean("when", condition), coerce(result, type)) for condition, result in branches)
     otherwise = coerce(default, type) if default is not None else null_of(type)
     every = [otherwise, *(each for branch in typed for each in branch)]
-    return Case(
+    return CaseWhen(
         sql=sql,
         type=type,
         columns=columns_of(*every),

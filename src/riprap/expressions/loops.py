@@ -18,9 +18,9 @@ from riprap.expressions import literals
 from riprap.expressions.comparison import is_not_null, is_null
 from riprap.expressions.compiled import Input, Program
 from riprap.expressions.errors import EvaluationError, Misuse
-from riprap.expressions.logic import Case, Coalesce, Connective, case, coalesce, connect, negation
+from riprap.expressions.logic import CaseWhen, Coalesce, Connective, case, coalesce, connect, negation
 from riprap.expressions.scalars import can_write, write_call
-from riprap.expressions.source import DTYPES, Operand, Source, both
+from riprap.expressions.source import DTYPES, Loop, Operand, both
 from riprap.expressions.tree import Call, Column, Expression, Literal, Order, Risk
 from riprap.expressions.types import BOOLEAN, is_decimal, is_fractional
 
@@ -62,7 +62,7 @@ def write_program(variables: Sequence[tuple[str, Expression]], *, columns_too: b
 class _Loop:
     variables: dict[str, int]
     columns_too: bool
-    source: Source = field(default_factory=Source)
+    source: Loop = field(default_factory=Loop)
     inputs: dict[Input, int] = field(default_factory=dict)
 
     def write(self, node: Expression, reach: Reach) -> Operand:
@@ -86,7 +86,7 @@ class _Loop:
             raise self._unsupported(node)
         if isinstance(node, Connective):
             return self._connective(node, reach)
-        if isinstance(node, Case):
+        if isinstance(node, CaseWhen):
             return self._case(node, reach)
         if isinstance(node, Coalesce):
             return self._coalesce(node, reach)
@@ -152,7 +152,7 @@ class _Loop:
             sides = f"{left.value} | {right.value}"
         return Operand(value, known if known == "True" else self.source.let(f"({known}) | {sides}"))
 
-    def _case(self, node: Case, reach: Reach) -> Operand:
+    def _case(self, node: CaseWhen, reach: Reach) -> Operand:
         """Write the branches one after the other, each where none before it was taken."""
         source, result = self.source, self.source.result(node.type)
         pending = source.let("True")

@@ -13,7 +13,7 @@ from riprap.expressions.mathematics import literal_int
 from riprap.expressions.pattern_tree import Capture, Pattern
 from riprap.expressions.patterns import read_pattern
 from riprap.expressions.strings import literal_text, need_text
-from riprap.expressions.tree import Expression, Kernel, Value, call
+from riprap.expressions.tree import ArrowKernel, Expression, Value, call
 from riprap.expressions.types import BOOLEAN, STRING
 
 _END = r"Write \z for the end of the text: in Java $ also matches before a last line break"
@@ -76,7 +76,7 @@ def _pattern(name: str, argument: Expression) -> Pattern:
     return read_pattern(literal_text(name, argument))
 
 
-def _to_the_end(kernel: Kernel, pattern: Pattern, capture: Capture) -> Kernel:
+def _to_the_end(kernel: ArrowKernel, pattern: Pattern, capture: Capture) -> ArrowKernel:
     """Give a kernel its pattern, or two of them if there is a `$` in it."""
     plain = partial(kernel, pattern=_written(pattern, capture))
     if not pattern.ends:
@@ -86,7 +86,7 @@ def _to_the_end(kernel: Kernel, pattern: Pattern, capture: Capture) -> Kernel:
     )
 
 
-def _by_end(value: Value, *, plain: Kernel, returned: Kernel) -> Value:
+def _by_end(value: Value, *, plain: ArrowKernel, returned: ArrowKernel) -> Value:
     ends = pc.ends_with(value, "\r\n")
     found = plain(value)
     return pc.if_else(ends, returned(value), found) if pc.any(ends, min_count=0).as_py() else found

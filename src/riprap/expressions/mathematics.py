@@ -13,8 +13,8 @@ from riprap.expressions import decimals
 from riprap.expressions.casts import coerce
 from riprap.expressions.coercion import common_type
 from riprap.expressions.comparison import less_kernel
-from riprap.expressions.errors import Failure, Misuse
-from riprap.expressions.tree import Expression, Kernel, Literal, Order, Value, call
+from riprap.expressions.errors import KernelFailure, Misuse
+from riprap.expressions.tree import ArrowKernel, Expression, Literal, Order, Value, call
 from riprap.expressions.types import (
     BIGINT,
     BINARY,
@@ -44,7 +44,7 @@ def ceil(arguments: Sequence[Expression]) -> Expression:
     return _whole("ceil", pc.ceil, decimals.ceil, arguments[0])
 
 
-def _whole(name: str, kernel: Kernel, exact: Kernel, argument: Expression) -> Expression:
+def _whole(name: str, kernel: ArrowKernel, exact: ArrowKernel, argument: Expression) -> Expression:
     _need_number(name, argument)
     sql = f"{name}({argument.sql})"
     if is_integral(argument.type):
@@ -58,11 +58,11 @@ def _whole(name: str, kernel: Kernel, exact: Kernel, argument: Expression) -> Ex
     return call(sql, type, partial(exact, type=type), argument)
 
 
-def _whole_double(value: Value, *, kernel: Kernel) -> Value:
+def _whole_double(value: Value, *, kernel: ArrowKernel) -> Value:
     """Unlike a cast, floor and ceil take NaN for 0 and do not take 2^63 for the largest bigint."""
     whole = kernel(value)
     if pc.any(pc.or_(pc.greater_equal(whole, 2.0**63), pc.less(whole, -(2.0**63)))).as_py():
-        raise Failure("bigint overflow")
+        raise KernelFailure("bigint overflow")
     return pc.cast(pc.if_else(pc.is_nan(whole), 0.0, whole), BIGINT)
 
 
@@ -166,7 +166,7 @@ def power(arguments: Sequence[Expression]) -> Expression:
     return _double("pow", _power, arguments)
 
 
-def _double(name: str, kernel: Kernel, arguments: Sequence[Expression]) -> Expression:
+def _double(name: str, kernel: ArrowKernel, arguments: Sequence[Expression]) -> Expression:
     for argument in arguments:
         _need_number(name, argument)
     sql = f"{name}({', '.join(each.sql for each in arguments)})"
@@ -212,7 +212,7 @@ def _extreme(name: str, arguments: Sequence[Expression]) -> Expression:
     return call(sql, type, kernel, *(coerce(each, type) for each in arguments))
 
 
-def _pick(first: Value, *others: Value, less: Kernel, smallest: bool) -> Value:
+def _pick(first: Value, *others: Value, less: ArrowKernel, smallest: bool) -> Value:
     """Skip nulls; of equal values keep the first, which tells -0.0 from 0.0."""
     best = first
     for other in others:

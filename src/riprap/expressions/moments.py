@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.errors import Failure
+from riprap.expressions.errors import KernelFailure
 from riprap.expressions.time_formats import month_numbers
 from riprap.expressions.tree import Value
 from riprap.expressions.types import BIGINT, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, type_name
@@ -193,7 +193,7 @@ class Parts:
 
 def _checked(parts: Parts, numbers: Numbers, type: pa.DataType) -> pa.Array:
     if not (parts.fits | ~parts.there).all():
-        raise Failure(f"not a {type_name(type)}")
+        raise KernelFailure(f"not a {type_name(type)}")
     if type == DATE:
         return pa.array(numbers, pa.int32(), mask=~parts.there).view(DATE)
     return pa.array(numbers, BIGINT, mask=~parts.there).view(type)

@@ -20,7 +20,7 @@ from riprap.expressions.functions import build_call
 from riprap.expressions.lists import element
 from riprap.expressions.logic import case, connect, if_, negation
 from riprap.expressions.matching import rlike
-from riprap.expressions.scope import Entry, Scope
+from riprap.expressions.scope import Scope, ScopeColumn
 from riprap.expressions.strings import joined, like
 from riprap.expressions.tree import Column, Expression, quoted
 from riprap.expressions.types import BOOLEAN, INTERVAL, NULL, from_sql, type_name
@@ -124,7 +124,7 @@ def check_names(text: str, outputs: list[Named]) -> None:
             raise ExpressionError(text, f"two outputs are named {name!r}", "Name one of them: ... as another")
 
 
-def column(entry: Entry) -> Column:
+def column(entry: ScopeColumn) -> Column:
     sql = ".".join(quoted(part) for part in (entry.source, entry.name) if part)
     return Column(sql=sql, type=entry.type, columns=frozenset([entry.key]), key=entry.key)
 
@@ -160,7 +160,7 @@ class Binder:
             )
         return Named(name=name, expression=expression)
 
-    def star(self, item: exp.Expression) -> tuple[Entry, ...]:
+    def star(self, item: exp.Expression) -> tuple[ScopeColumn, ...]:
         try:
             return self.scope.star(item.table if isinstance(item, exp.Column) else "")
         except Misuse as misuse:
@@ -183,7 +183,7 @@ class Binder:
             raise Misuse(f"{node.key} is not part of the dialect: {what}", f"Operators: {_OPERATORS}")
         return build(self, node)
 
-    def _found(self, node: exp.Column) -> Entry:
+    def _found(self, node: exp.Column) -> ScopeColumn:
         if node.args.get("db"):
             raise Misuse(f"no nested column {node.sql('spark')}", "Write source.column, or column")
         return self.scope.resolve(node.name, node.table)

@@ -25,7 +25,7 @@ class Atom:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Boundary:
     """A place between characters."""
 
     text: str
@@ -37,29 +37,29 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    body: Node
+class PatternGroup:
+    body: PatternNode
     number: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    item: Node
+    item: PatternNode
     suffix: str
     least: int
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    items: tuple[Node, ...]
+class Concatenation:
+    items: tuple[PatternNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    options: tuple[Node, ...]
+    options: tuple[PatternNode, ...]
 
 
-Node = Atom | Place | End | Group | Repeat | Run | Choice
+PatternNode = Atom | Boundary | End | PatternGroup | Repeat | Concatenation | Choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Pattern:
     """
 
     source: str
-    root: Node
+    root: PatternNode
     groups: int
     names: Mapping[str, int]
 
@@ -84,7 +84,7 @@ class Pattern:
     @property
     def placed(self) -> bool:
         """Whether it looks at what stands before or after a match."""
-        return any(isinstance(node, Place | End) for node in _walk(self.root))
+        return any(isinstance(node, Boundary | End) for node in _walk(self.root))
 
     @property
     def ends(self) -> bool:
@@ -100,33 +100,33 @@ class Pattern:
         writer = _Writer(capture=capture, end=r"(?:\r\n)?\z" if returned else rf"{write_set(BREAKS)}?\z")
         if capture != 0:
             return writer.write(self.root, tail=True, captured=False)
-        items = self.root.items if isinstance(self.root, Run) else (self.root,)
+        items = self.root.items if isinstance(self.root, Concatenation) else (self.root,)
         last = items[-1:] if items and isinstance(items[-1], End) else ()
-        body = writer.write(Run(items[: len(items) - len(last)]), tail=False, captured=True)
+        body = writer.write(Concatenation(items[: len(items) - len(last)]), tail=False, captured=True)
         return f"(?P<g>{body})" + (writer.end if last else "")
 
 
-def _walk(node: Node) -> Sequence[Node]:
-    below: Sequence[Node] = ()
-    if isinstance(node, Group):
+def _walk(node: PatternNode) -> Sequence[PatternNode]:
+    below: Sequence[PatternNode] = ()
+    if isinstance(node, PatternGroup):
         below = (node.body,)
     elif isinstance(node, Repeat):
         below = (node.item,)
-    elif isinstance(node, Run):
+    elif isinstance(node, Concatenation):
         below = node.items
     elif isinstance(node, Choice):
         below = node.options
     return [node, *(each for child in below for each in _walk(child))]
 
 
-def can_be_empty(node: Node) -> bool:
+def can_be_empty(node: PatternNode) -> bool:
     if isinstance(node, Atom):
         return False
-    if isinstance(node, Group):
+    if isinstance(node, PatternGroup):
         return can_be_empty(node.body)
     if isinstance(node, Repeat):
         return node.least == 0 or can_be_empty(node.item)
-    if isinstance(node, Run):
+    if isinstance(node, Concatenation):
         return all(can_be_empty(each) for each in node.items)
     if isinstance(node, Choice):
         return any(can_be_empty(each) for each in node.options)
@@ -138,9 +138,9 @@ class _Writer:
     capture: Capture
     end: str
 
-    def write(self, node: Node, *, tail: bool, captured: bool) -> str:
+    def write(self, node: PatternNode, *, tail: bool, captured: bool) -> str:
         """Write a node; ``tail`` says that nothing follows it, ``captured`` that it is part of the wanted group."""
-        if isinstance(node, Atom | Place):
+        if isinstance(node, Atom | Boundary):
             return node.text
         if isinstance(node, End):
             if not tail or captured:
@@ -149,7 +149,7 @@ class _Writer:
                     r"Write \z for the end of the text: in Java $ also matches before a last line break",
                 )
             return self.end
-        if isinstance(node, Group):
+        if isinstance(node, PatternGroup):
             wanted = node.number is not None and self.capture == node.number
             plain = "(" if self.capture == "all" and node.number is not None else "(?:"
             body = self.write(node.body, tail=tail, captured=captured or wanted)

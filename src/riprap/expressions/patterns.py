@@ -18,15 +18,15 @@ from riprap.expressions.pattern_tree import (
     LOWER,
     UPPER,
     Atom,
+    Boundary,
     Choice,
+    Concatenation,
     End,
-    Group,
-    Node,
     Pattern,
-    Place,
+    PatternGroup,
+    PatternNode,
     Ranges,
     Repeat,
-    Run,
     can_be_empty,
     either_case,
     outside,
@@ -61,7 +61,7 @@ _NOT_IN_RE2 = {
 
 def read_pattern(source: str) -> Pattern:
     """Read a pattern of Java's, or raise Misuse that says what of it RE2 does not have."""
-    reader = _Reader(source)
+    reader = _PatternReader(source)
     root = reader.choice()
     if reader.at < len(source):
         raise reader.misuse("a ) that closes nothing", r"Write \)")
@@ -69,7 +69,7 @@ def read_pattern(source: str) -> Pattern:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _PatternReader:
     """Read a pattern from left to right; flags hold until the group ends in which they were set."""
 
     source: str
@@ -97,7 +97,7 @@ class _Reader:
         self.at += 1
         return self.source[self.at - 1]
 
-    def choice(self) -> Node:
+    def choice(self) -> PatternNode:
         """Read alternatives up to the end or to a closing parenthesis, and let their flags go."""
         flags = self.any_case, self.dot_all
         options = [self.run()]
@@ -106,8 +106,8 @@ class _Reader:
         self.any_case, self.dot_all = flags
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
-    def run(self) -> Node:
-        items: list[Node] = []
+    def run(self) -> PatternNode:
+        items: list[PatternNode] = []
         while self.at < len(self.source) and not self.starts("|") and not self.starts(")"):
             if self.take("\\Q"):
                 stop = self.source.find("\\E", self.at)
@@ -121,9 +121,9 @@ class _Reader:
                 item = self.item()
                 if item is not None:
                     items.append(self.repeated(item))
-        return Run(tuple(items))
+        return Concatenation(tuple(items))
 
-    def item(self) -> Node | None:
+    def item(self) -> PatternNode | None:
         """Read what stands between quantifiers; None for flags."""
         start = self.at
         character = self.next("")
@@ -134,7 +134,7 @@ class _Reader:
         if character == ".":
             return Atom(write_set(((0, LAST),)) if self.dot_all else write_set(BREAKS, negated=True))
         if character == "^":
-            return Place(r"\A")
+            return Boundary(r"\A")
         if character == "$":
             return End()
         if character == "\\":
@@ -148,7 +148,7 @@ class _Reader:
         ranges: Ranges = ((code, code),)
         return Atom(write_set(either_case(ranges) if self.any_case else ranges))
 
-    def repeated(self, item: Node) -> Node:
+    def repeated(self, item: PatternNode) -> PatternNode:
         """Read the quantifier of an item, if it has one."""
         sign = next((each for each in "*+?{" if self.take(each)), None)
         if sign is None:
@@ -158,7 +158,7 @@ class _Reader:
         if self.starts("+"):
             raise self.misuse("a possessive quantifier", "RE2 has none: leave out the second +")
         suffix += "?" if self.take("?") else ""
-        if isinstance(item, Place | End):
+        if isinstance(item, Boundary | End):
             raise self.misuse("a quantifier of a place between characters", "Leave it out")
         if can_be_empty(item) and most != 1:
             raise self.misuse(
@@ -182,7 +182,7 @@ class _Reader:
             )
         return least, most
 
-    def group(self) -> Node | None:
+    def group(self) -> PatternNode | None:
         opening = "(" + self.source[self.at : self.at + 3]
         for text, what in _NOT_IN_RE2.items():
             if opening.startswith(text):
@@ -206,13 +206,13 @@ class _Reader:
             return self.closed(None)
         return self.flags()
 
-    def closed(self, number: int | None) -> Node:
+    def closed(self, number: int | None) -> PatternNode:
         body = self.choice()
         if not self.take(")"):
             raise self.misuse("a ( that is not closed", r"Write \( for the character")
-        return Group(body, number)
+        return PatternGroup(body, number)
 
-    def flags(self) -> Node | None:
+    def flags(self) -> PatternNode | None:
         """Read ``(?i)``, which holds up to the end of the group around it, or ``(?i:...)``."""
         before, on = (self.any_case, self.dot_all), True
         while True:
@@ -232,11 +232,11 @@ class _Reader:
             else:
                 raise self.misuse(f"the flag (?{flag}", "There are (?i) and (?s)")
 
-    def escape(self) -> Node:
+    def escape(self) -> PatternNode:
         place = {"A": r"\A", "z": r"\z", "b": r"\b"}.get(self.source[self.at : self.at + 1])
         if place is not None:
             self.at += 1
-            return Place(place)
+            return Boundary(place)
         if self.take("Z"):
             return End()
         found = self.escaped()

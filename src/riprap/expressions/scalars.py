@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.expressions import arithmetic, casts, comparison, intervals, logic, mathematics, moments
-from riprap.expressions.source import DTYPES, Operand, Source, both, whole
-from riprap.expressions.tree import Call, Expression, Kernel
+from riprap.expressions.source import DTYPES, Loop, Operand, both, whole
+from riprap.expressions.tree import ArrowKernel, Call, Expression
 from riprap.expressions.types import BIGINT, DATE, STRING, is_fractional, is_integral, type_name
 
 # An operation on values that are all there; `valid` is the flag of its result.
-Strict = Callable[[Source, Call, Sequence[str], str], str]
+Strict = Callable[[Loop, Call, Sequence[str], str], str]
 # An operation that looks at nulls.
-Lenient = Callable[[Source, Call, Sequence[Operand]], Operand]
+Lenient = Callable[[Loop, Call, Sequence[Operand]], Operand]
 # The source of a cast from one type to another, and of what holds where it succeeds.
-Cast = Callable[[Source, str, pa.DataType, pa.DataType], tuple[str, str]]
+CastWriter = Callable[[Loop, str, pa.DataType, pa.DataType], tuple[str, str]]
 
 _ZERO_DIVISION = "division by zero"
 _TOP = repr(2.0**63)
@@ -33,7 +33,7 @@ _SIGNS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 def can_write(node: Expression) -> bool:
     """Say whether an operation can be compiled, whatever its arguments are made of."""
-    if isinstance(node, logic.Case | logic.Coalesce | logic.Connective):
+    if isinstance(node, logic.CaseWhen | logic.Coalesce | logic.Connective):
         return node.type in DTYPES
     if not isinstance(node, Call) or any(each.type not in DTYPES for each in (node, *node.arguments)):
         return False
@@ -46,7 +46,7 @@ def can_write(node: Expression) -> bool:
     return function in _STRICT or function in _LENIENT
 
 
-def write_call(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def write_call(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     """Write an operation on operands that are written already."""
     function = _function(node.kernel)
     if function in _LENIENT:
@@ -58,7 +58,7 @@ def write_call(source: Source, node: Call, operands: Sequence[Operand]) -> Opera
     return Operand(source.named(value), valid)
 
 
-def _function(kernel: Kernel) -> Kernel:
+def _function(kernel: ArrowKernel) -> ArrowKernel:
     return kernel.func if isinstance(kernel, partial) else kernel
 
 
@@ -66,7 +66,7 @@ def _options(node: Call) -> Mapping[str, Any]:
     return node.kernel.keywords if isinstance(node.kernel, partial) else {}
 
 
-def _write_strict(function: Kernel) -> Strict:
+def _write_strict(function: ArrowKernel) -> Strict:
     return _cast if function in _CASTS else _STRICT[function]
 
 
@@ -76,7 +76,7 @@ def _range(type: pa.DataType, value: str) -> str:
     return f"({value} >= {whole(-limit)}) & ({value} < {limit})"
 
 
-def _operation(source: Source, node: Call, values: Sequence[str], valid: str, *, sign: str, name: str) -> str:
+def _operation(source: Loop, node: Call, values: Sequence[str], valid: str, *, sign: str, name: str) -> str:
     """Write + - or *, and raise where a whole number does not fit."""
     if is_fractional(node.type):
         return f"{values[0]} {sign} {values[1]}"
@@ -86,14 +86,14 @@ def _operation(source: Source, node: Call, values: Sequence[str], valid: str, *,
     return value
 
 
-def _moment(source: Source, node: Call, values: Sequence[str], valid: str, *, name: str) -> str:
+def _moment(source: Loop, node: Call, values: Sequence[str], valid: str, *, name: str) -> str:
     """Write what moves a timestamp or makes an interval; both are microseconds."""
     value, wraps = source.pair(f"{name}({values[0]}, {values[1]})")
     source.fail(node, f"{type_name(node.type)} overflow", wraps, valid)
     return value
 
 
-def _divide(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _divide(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     """Write `/` of doubles or `div` of bigints."""
     left, right = values
     source.fail(node, _ZERO_DIVISION, f"{right} == 0", valid)
@@ -104,19 +104,19 @@ def _divide(source: Source, node: Call, values: Sequence[str], valid: str) -> st
     return f"quotient({left}, {right})"
 
 
-def _remainder(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _remainder(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     left, right = values
     source.fail(node, _ZERO_DIVISION, f"{right} == 0", valid)
     return f"{'np.fmod' if is_fractional(node.type) else 'remainder'}({left}, {right})"
 
 
-def _negate(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _negate(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     if is_fractional(node.type):
         return f"-{values[0]}"
     return _STRICT[pc.subtract_checked](source, node, ["0", values[0]], valid)
 
 
-def _absolute(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _absolute(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     if is_fractional(node.type):
         return f"abs({values[0]})"
     size = source.let(values[0])
@@ -125,7 +125,7 @@ def _absolute(source: Source, node: Call, values: Sequence[str], valid: str) -> 
     return size
 
 
-def _compare(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _compare(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     type, options = node.arguments[0].type, _options(node)
     operator = options["operator"] if options else _COMPARISONS[node.kernel]
     source.ordered |= type == STRING and operator not in ("=", "<>")
@@ -147,15 +147,15 @@ def _comparison(operator: str, type: pa.DataType, left: str, right: str) -> str:
     }[operator]
 
 
-def _invert(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _invert(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     return f"not {values[0]}"
 
 
-def _function_of_doubles(source: Source, node: Call, values: Sequence[str], valid: str, *, name: str) -> str:
+def _function_of_doubles(source: Loop, node: Call, values: Sequence[str], valid: str, *, name: str) -> str:
     return f"{name}({', '.join(values)})"
 
 
-def _floor_or_ceil(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _floor_or_ceil(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     """Write floor or ceil of a double."""
     step = "np.floor" if _options(node)["kernel"] is pc.floor else "np.ceil"
     done = source.let(f"{step}({values[0]})")
@@ -163,25 +163,25 @@ def _floor_or_ceil(source: Source, node: Call, values: Sequence[str], valid: str
     return f"clipped_or_zero({done})"
 
 
-def _cast(source: Source, node: Call, values: Sequence[str], valid: str) -> str:
+def _cast(source: Loop, node: Call, values: Sequence[str], valid: str) -> str:
     converted, fits = _CASTS[_function(node.kernel)](source, values[0], node.arguments[0].type, node.type)
     if fits != "True":
         source.fail(node, f"{type_name(node.type)} overflow", f"not ({fits})", valid)
     return converted
 
 
-def _try_cast(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _try_cast(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     (operand,) = operands
     cast = _CASTS[_function(_options(node)["kernel"])]
     converted, fits = cast(source, operand.value, node.arguments[0].type, node.type)
     return Operand(source.let(converted), source.named(both(operand.valid, fits)))
 
 
-def _same(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+def _same(source: Loop, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
     return value, "True"
 
 
-def _plain_cast(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+def _plain_cast(source: Loop, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
     if is_fractional(new):
         return f"np.{DTYPES[new].name}({value})", "True"
     if is_integral(old) and old.bit_width > new.bit_width:
@@ -189,11 +189,11 @@ def _plain_cast(source: Source, value: str, old: pa.DataType, new: pa.DataType) 
     return f"np.int64({value})", "True"
 
 
-def _not_zero(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+def _not_zero(source: Loop, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
     return f"{value} != 0", "True"
 
 
-def _cut(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+def _cut(source: Loop, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
     """Drop the fraction. As in Java, 2^63 becomes the largest bigint."""
     cut = source.let(f"np.trunc(np.float64({value}))")
     limit = repr(2.0 ** (new.bit_width - 1))
@@ -201,33 +201,33 @@ def _cut(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tupl
     return f"clipped({cut})", fits
 
 
-def _between_times(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+def _between_times(source: Loop, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
     if old == DATE:
         micros, wraps = source.pair(f"multiplied({value}, {_MICROS_A_DAY})")
         return micros, f"not {wraps}"
     return (f"{value} // {_MICROS_A_DAY}" if new == DATE else value), "True"
 
 
-def _seconds(source: Source, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
+def _seconds(source: Loop, value: str, old: pa.DataType, new: pa.DataType) -> tuple[str, str]:
     return f"{value} // 1_000_000", "True"
 
 
-def _is_null(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _is_null(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     return Operand(source.let(f"not {operands[0].valid}"))
 
 
-def _is_valid(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _is_valid(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     return Operand(operands[0].valid)
 
 
-def _null_safe_equal(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _null_safe_equal(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     left, right = operands
     equal = _comparison("=", node.arguments[0].type, left.value, right.value)
     there = both(left.valid, right.valid, equal)
     return Operand(source.let(f"({there}) | (not ({left.valid} | {right.valid}))"))
 
 
-def _is_in(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _is_in(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     (operand,) = operands
     options = _options(node)
     literals = [source.literal(scalar).value for scalar in options["options"]]
@@ -236,18 +236,18 @@ def _is_in(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
     return Operand(found, found if options["null"] else operand.valid)
 
 
-def _logarithm(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _logarithm(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     (operand,) = operands
     valid = source.let(both(operand.valid, f"not ({operand.value} <= 0.0)"))
     return Operand(source.let(f"math.log({operand.value}) if {valid} else 0.0"), valid)
 
 
-def _is_nan(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _is_nan(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     (operand,) = operands
     return Operand(source.let(both(operand.valid, f"{operand.value} != {operand.value}")))
 
 
-def _extreme(source: Source, node: Call, operands: Sequence[Operand]) -> Operand:
+def _extreme(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     """Skip nulls; of equal values keep the first."""
     source.ordered |= node.type == STRING
     best = source.result(node.type, operands[0])
@@ -259,7 +259,7 @@ def _extreme(source: Source, node: Call, operands: Sequence[Operand]) -> Operand
     return best
 
 
-_CASTS: Mapping[Kernel, Cast] = {
+_CASTS: Mapping[ArrowKernel, CastWriter] = {
     pc.cast: _plain_cast,
     casts._same: _same,
     casts._not_zero: _not_zero,
@@ -268,7 +268,7 @@ _CASTS: Mapping[Kernel, Cast] = {
     moments.to_seconds: _seconds,
     mathematics._same: _same,
 }
-_COMPARISONS: Mapping[Kernel, str] = {
+_COMPARISONS: Mapping[ArrowKernel, str] = {
     pc.equal: "=",
     pc.not_equal: "<>",
     pc.less: "<",
@@ -276,7 +276,7 @@ _COMPARISONS: Mapping[Kernel, str] = {
     pc.greater: ">",
     pc.greater_equal: ">=",
 }
-_STRICT: Mapping[Kernel, Strict] = {
+_STRICT: Mapping[ArrowKernel, Strict] = {
     pc.add_checked: partial(_operation, sign="+", name="added"),
     pc.subtract_checked: partial(_operation, sign="-", name="subtracted"),
     pc.multiply_checked: partial(_operation, sign="*", name="multiplied"),
@@ -295,7 +295,7 @@ _STRICT: Mapping[Kernel, Strict] = {
     pc.exp: partial(_function_of_doubles, name="math.exp"),
     mathematics._power: partial(_function_of_doubles, name="power"),
 }
-_LENIENT: Mapping[Kernel, Lenient] = {
+_LENIENT: Mapping[ArrowKernel, Lenient] = {
     comparison._is_null: _is_null,
     pc.is_valid: _is_valid,
     comparison._null_safe_equal: _null_safe_equal,

@@ -12,7 +12,7 @@ from riprap.expressions.types import check_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScopeColumn:
     """One column an expression may read; `source` is empty in an unqualified scope."""
 
     source: str
@@ -35,7 +35,7 @@ class Scope(Mapping[str, pa.DataType]):
     must be in one source only, unless it is `shared` (a join key): then it is the first source's.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ScopeColumn, ...]
     shared: frozenset[str] = frozenset()
 
     @classmethod
@@ -65,7 +65,7 @@ class Scope(Mapping[str, pa.DataType]):
     def sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(entry.source for entry in self.entries if entry.source))
 
-    def star(self, source: str = "") -> tuple[Entry, ...]:
+    def star(self, source: str = "") -> tuple[ScopeColumn, ...]:
         """List what `*` or `source.*` stands for; shared names appear once."""
         if source and source not in self.sources:
             raise Misuse(f"no source {source!r} for {source}.*", near(source, self.sources))
@@ -75,7 +75,7 @@ class Scope(Mapping[str, pa.DataType]):
         first = chosen[0].source if chosen else ""
         return tuple(entry for entry in chosen if entry.source == first or entry.name not in self.shared)
 
-    def resolve(self, name: str, source: str = "") -> Entry:
+    def resolve(self, name: str, source: str = "") -> ScopeColumn:
         """Find a column, or raise Misuse that lists what exists."""
         if source and not self.sources:
             raise Misuse(
@@ -95,7 +95,7 @@ class Scope(Mapping[str, pa.DataType]):
         raise Misuse(f"no column {name!r}" + (f" in {source}" if source else ""), near(name, known))
 
 
-def _entries(source: str, schema: pa.Schema) -> Iterator[Entry]:
+def _entries(source: str, schema: pa.Schema) -> Iterator[ScopeColumn]:
     for field in schema:
         where = f"column {source}.{field.name}" if source else f"column {field.name}"
-        yield Entry(source=source, name=field.name, type=check_type(field.type, where))
+        yield ScopeColumn(source=source, name=field.name, type=check_type(field.type, where))

@@ -63,7 +63,7 @@ class Operand:
 
 
 @dataclass(slots=True)
-class Source:
+class Loop:
     """The lines so far, the ways they can fail, and the string literals they compare with."""
 
     lines: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from riprap.expressions.errors import Misuse
 from riprap.expressions.mathematics import literal_int
-from riprap.expressions.tree import Expression, Kernel, Literal, Order, Value, call
+from riprap.expressions.tree import ArrowKernel, Expression, Literal, Order, Value, call
 from riprap.expressions.types import BOOLEAN, INT, STRING, type_name
 
 _SEPARATORS = ("\x1f", "\x1e", "\x1d", "\x1c", "\ue000", "\uf8ff")
@@ -98,12 +98,12 @@ def _literally(character: str) -> str:
     return f"\\x{{{ord(character):x}}}"
 
 
-def _text(name: str, type: pa.DataType, kernel: Kernel, arguments: Sequence[Expression]) -> Expression:
+def _text(name: str, type: pa.DataType, kernel: ArrowKernel, arguments: Sequence[Expression]) -> Expression:
     need_text(name, arguments)
     return call(f"{name}({', '.join(each.sql for each in arguments)})", type, kernel, *arguments)
 
 
-def _matching(name: str, kernel: Kernel, arguments: Sequence[Expression]) -> Expression:
+def _matching(name: str, kernel: ArrowKernel, arguments: Sequence[Expression]) -> Expression:
     text, pattern = arguments
     need_text(name, (text,))
     wanted = literal_text(name, pattern)
@@ -136,7 +136,7 @@ def _emptied(value: Value) -> Value:
     return pc.if_else(pc.is_valid(value), "", pa.scalar(None, STRING))
 
 
-def _recase(value: Value, *, ascii: Kernel, full: Callable[[str], str]) -> Value:
+def _recase(value: Value, *, ascii: ArrowKernel, full: Callable[[str], str]) -> Value:
     """Change case by Unicode's full mapping, where one character may become several.
 
     Arrow maps one to one. Python has the full mapping but works on one string: so all rows are joined into

@@ -13,7 +13,7 @@ from riprap.expressions.casts import cast, coerce
 from riprap.expressions.errors import Misuse
 from riprap.expressions.strings import literal_text, need_text
 from riprap.expressions.time_formats import read_format
-from riprap.expressions.tree import Expression, Kernel, Value, call
+from riprap.expressions.tree import ArrowKernel, Expression, Value, call
 from riprap.expressions.types import (
     BIGINT,
     DATE,
@@ -113,14 +113,14 @@ def after_1970(arguments: Sequence[Expression], *, name: str, micros: int) -> Ex
     return call(f"{name}({argument.sql})", TIMESTAMP, kernel, coerce(argument, BIGINT), raises=micros > 1)
 
 
-def _part(name: str, kernel: Kernel, argument: Expression, of_day: bool = False) -> Expression:
+def _part(name: str, kernel: ArrowKernel, argument: Expression, of_day: bool = False) -> Expression:
     _need_time(name, argument)
     sql = f"{name}({argument.sql})"
     whole = coerce(argument, TIMESTAMP) if of_day and argument.type == DATE else argument
     return call(sql, INT, partial(_extract, kernel=kernel), whole)
 
 
-def _extract(value: Value, *, kernel: Kernel) -> Value:
+def _extract(value: Value, *, kernel: ArrowKernel) -> Value:
     if value.type == TIMESTAMP:  # reading UTC fields needs no time zone, and looking one up is slow
         value = moments.view(value, TIMESTAMP_NTZ)
     return pc.cast(kernel(value), INT)

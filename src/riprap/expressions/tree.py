@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot.dialects.spark import Spark
 
-from riprap.expressions.errors import EvaluationError, Failure
+from riprap.expressions.errors import EvaluationError, KernelFailure
 from riprap.expressions.types import normalise, type_name
 
 Value: TypeAlias = Any  # pa.Array | pa.Scalar, which carry no types
 Columns = Mapping[str, pa.Array]
-Kernel = Callable[..., Value]
+ArrowKernel = Callable[..., Value]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORDS = frozenset(Spark.Tokenizer.KEYWORDS)
@@ -101,7 +101,7 @@ class Literal(Expression):
 class Call(Expression):
     """Apply a kernel to the values of the arguments."""
 
-    kernel: Kernel = field(compare=False)
+    kernel: ArrowKernel = field(compare=False)
     arguments: tuple[Expression, ...]
     order: Order = Order.ALL
     careful: bool = False  # some argument may raise, and Spark may not evaluate it on every row
@@ -113,7 +113,7 @@ class Call(Expression):
             values = [argument.value(columns, rows) for argument in self.arguments]
         try:
             return self.kernel(*values)
-        except (Failure, pa.ArrowInvalid) as error:
+        except (KernelFailure, pa.ArrowInvalid) as error:
             raise EvaluationError(self.sql, self._problem(error)) from None
 
     def _in_order(self, columns: Columns, rows: int) -> list[Value]:
@@ -126,7 +126,7 @@ class Call(Expression):
         return values[::-1] if self.order is Order.RIGHT_FIRST else values
 
     def _problem(self, error: Exception) -> str:
-        if isinstance(error, Failure):
+        if isinstance(error, KernelFailure):
             return str(error)
         if "zero" in str(error):
             return "division by zero"
@@ -136,7 +136,7 @@ class Call(Expression):
 def call(
     sql: str,
     type: pa.DataType,
-    kernel: Kernel,
+    kernel: ArrowKernel,
     *arguments: Expression,
     order: Order = Order.ALL,
     raises: bool = False,

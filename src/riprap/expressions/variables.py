@@ -16,7 +16,7 @@ from riprap.expressions.compiled import Program
 from riprap.expressions.errors import EvaluationError, ExpressionError, Misuse, near
 from riprap.expressions.loops import write_program
 from riprap.expressions.parsing import Binder, Functions, Named, column, parse_items
-from riprap.expressions.scope import Entry, Scope
+from riprap.expressions.scope import Scope, ScopeColumn
 from riprap.expressions.source import DTYPES
 from riprap.expressions.tree import Columns, Expression, columns_of, quoted
 from riprap.expressions.types import INTERVAL, NULL, is_decimal, is_numeric, normalise, type_name
@@ -152,7 +152,7 @@ class _Updates:
 
     def bound(self, types: Types) -> dict[str, Expression]:
         """Build the update of every variable; one without an update stays as it is."""
-        own = [Entry(source="", name=name, type=type) for name, type in types.items()]
+        own = [ScopeColumn(source="", name=name, type=type) for name, type in types.items()]
         scope = Scope(entries=(*self.scope.entries, *own), shared=self.scope.shared)
         binder = Binder(text=self.text, scope=scope, functions=self.functions)
         found: dict[str, Expression] = {}

@@ -38,7 +38,7 @@ _PLAIN = (
 _LISTS = ("offsets", "key")
 # Where users find the classes that theirs derive from.
 _HOMES: Mapping[type, str] = {FaultModel: "riprap.faults", Policy: "riprap.protection"}
-Kind = TypeVar("Kind")
+Base = TypeVar("Base")
 
 
 def read_campaign(file: Path) -> Campaign:
@@ -125,7 +125,7 @@ def _fields(kind: str, options: Any, found: type) -> dict[str, Any]:
     return _entries(kind, options if needs else options or {}, tuple(f.name for f in fields))
 
 
-def _own(what: str, kind: str, base: type[Kind]) -> type[Kind]:
+def _own(what: str, kind: str, base: type[Base]) -> type[Base]:
     """Find a user's class that is written ``module:Class``."""
     module, _, name = kind.rpartition(":")
     try:

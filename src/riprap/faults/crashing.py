@@ -14,7 +14,7 @@ from riprap.graph.graph import Graph, Restart
 from riprap.graph.operators import Faulty, Operator
 from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
-from riprap.protection import Outage, Policy
+from riprap.protection import OperatorOutage, Policy
 from riprap.protection.policy import Holds
 from riprap.stage.fused import State
 from riprap.state.checkpoints.restoring import cap_page
@@ -45,7 +45,7 @@ def come_back(crash: Crash, operator: Operator, *, restart: Restart, rate: float
     own = crash.protection == "own" or isinstance(crash.protection, Replicas)
     protection = operator.protect if own else crash.protection
     assert not isinstance(protection, str | Replicas)
-    outage = Outage(
+    outage = OperatorOutage(
         misses=(restart if crash.restart == "own" else crash.restart) == "live",
         memory=crash.memory,
         age=crash.age,

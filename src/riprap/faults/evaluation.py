@@ -12,7 +12,7 @@ import numpy as np
 from riprap.faults.campaign import Campaign, Outage, Targets
 from riprap.faults.metrics import (
     Anova,
-    Line,
+    QualityLine,
     bounded_interval,
     data_dependency,
     fit_line,
@@ -97,7 +97,7 @@ class Criticality:
     lengths: tuple[float, ...]
     quality: Floats
     intervals: Floats
-    lines: tuple[Line | None, ...]
+    lines: tuple[QualityLine | None, ...]
     spans: tuple[Span, ...]
     by_outage: tuple[AtOutage, ...]
     notices: bool

@@ -17,12 +17,11 @@ from riprap.errors import GraphError
 from riprap.feeds.listed_feed import ListedFeed, spool_rows
 from riprap.feeds.reading import read_rows
 from riprap.feeds.tables import Tables, load_tables
-from riprap.graph.connectors import Files
-from riprap.graph.connectors import Rows as RowsConnector
+from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Source
 from riprap.operators.chunk import Ints, order_numbers
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,14 +29,14 @@ _ALL = 2**60
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class CampaignInput:
     """The rows of every source, and how far each one's block reaches.
 
     ``ends`` has for each source the number of its rows in all blocks up to each. ``marks`` has the last position
     of each block, or the last ordering number where there are several sources with one.
     """
 
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, ReadRows]
     ends: Mapping[str, Ints]
     marks: Ints
 
@@ -45,7 +44,7 @@ class Feed:
     def blocks(self) -> int:
         return len(next(iter(self.ends.values())))
 
-    def block(self, number: int) -> dict[str, Rows]:
+    def block(self, number: int) -> dict[str, ReadRows]:
         """Return the rows of a block."""
         found = {}
         for name, rows in self.rows.items():
@@ -55,18 +54,18 @@ class Feed:
         return found
 
 
-def _slice(rows: Rows, low: int, high: int) -> Rows:
-    return Rows({n: c.slice(low, high - low) for n, c in rows.columns.items()}, rows.position[low:high])
+def _slice(rows: ReadRows, low: int, high: int) -> ReadRows:
+    return ReadRows({n: c.slice(low, high - low) for n, c in rows.columns.items()}, rows.position[low:high])
 
 
-def read_feed(graph: Graph, layout: Layout) -> dict[str, Rows]:
+def read_feed(graph: Graph, layout: Layout) -> dict[str, ReadRows]:
     """Read all there is of every source, in order of position."""
     needed = {e.name: plan.needed[e.name] for plan in layout.plans for e in plan.entries if not plan.inlets}
     return {source.name: _read(source, sorted(needed[source.name])) for source in graph.of_kind(Source)}
 
 
-def _read(source: Source, columns: Sequence[str]) -> Rows:
-    if not isinstance(source.connector, Files | RowsConnector):
+def _read(source: Source, columns: Sequence[str]) -> ReadRows:
+    if not isinstance(source.connector, Files | Rows):
         raise GraphError(
             f"{source}: faults are injected into a feed that can be read again and again. Give it files or rows"
         )
@@ -113,7 +112,9 @@ def times_of(graph: Graph, clock: str) -> Floats:
     return times
 
 
-def cut_feed(graph: Graph, rows: Mapping[str, Rows], *, block_rows: int, bounds: Sequence[int] = ()) -> Feed:
+def cut_feed(
+    graph: Graph, rows: Mapping[str, ReadRows], *, block_rows: int, bounds: Sequence[int] = ()
+) -> CampaignInput:
     """Cut a feed into blocks of about so many rows; of a single source also at some positions."""
     sources = graph.of_kind(Source)
     total = sum(part.rows for part in rows.values())
@@ -130,14 +131,16 @@ def cut_feed(graph: Graph, rows: Mapping[str, Rows], *, block_rows: int, bounds:
         )
         ends = ends[ends > 0] if only.rows else np.zeros(1, np.int64)
         marks = only.position[ends - 1] if only.rows else np.zeros(1, np.int64)
-        return Feed(rows, {sources[0].name: ends}, marks)
+        return CampaignInput(rows, {sources[0].name: ends}, marks)
     if not is_aligned(graph):
         cuts = {name: np.arange(1, many + 1) * part.rows // many for name, part in rows.items()}
-        return Feed(rows, cuts, np.arange(many))
+        return CampaignInput(rows, cuts, np.arange(many))
     numbers = {
         s.name: order_numbers(rows[s.name].columns[s.ordering]) for s in sources if s.ordering is not None
     }
     marks = np.unique(
         np.quantile(np.concatenate(list(numbers.values())), np.arange(1, many + 1) / many, method="higher")
     )
-    return Feed(rows, {name: np.searchsorted(own, marks, "right") for name, own in numbers.items()}, marks)
+    return CampaignInput(
+        rows, {name: np.searchsorted(own, marks, "right") for name, own in numbers.items()}, marks
+    )

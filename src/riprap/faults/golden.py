@@ -11,23 +11,23 @@ import pyarrow as pa
 from riprap.compiler import Layout, compile_graph
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
-from riprap.faults.feeds import Feed
+from riprap.faults.feeds import CampaignInput
 from riprap.faults.interleaving import lags_of
-from riprap.faults.replay import Piece, Player
+from riprap.faults.replay import Player, StreamPiece
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Outlet, Source
 from riprap.operators.chunk import Ints
-from riprap.stage.arrival import Arrival, Rows
+from riprap.stage.arrival import Arrival, ReadRows
 from riprap.stage.fused import State
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class GoldenBlock:
     """A block of a processing element: what came in, in order; what it came to; the state at its end."""
 
     arrival: Arrival
-    outputs: Mapping[str, Piece]
-    watched: Mapping[str, Piece]
+    outputs: Mapping[str, StreamPiece]
+    watched: Mapping[str, StreamPiece]
     state: State
 
 
@@ -45,9 +45,9 @@ class Golden:
 
     graph: Graph
     layout: Layout
-    feed: Feed
+    feed: CampaignInput
     players: dict[str, Player]
-    blocks: dict[str, list[Block]] = field(default_factory=dict)
+    blocks: dict[str, list[GoldenBlock]] = field(default_factory=dict)
 
     @property
     def numbered(self) -> bool:
@@ -75,7 +75,7 @@ class Golden:
         """Return the batch number of a block: where blocks are no batches all have the same."""
         return block if self.numbered else 0
 
-    def block_of(self, piece: Piece) -> Ints:
+    def block_of(self, piece: StreamPiece) -> Ints:
         """Return the block of each tuple: by its batch, its ordering number, or its position."""
         if self.numbered:
             return piece.tags[0]
@@ -90,7 +90,7 @@ class Golden:
         """Return the state that a block starts from."""
         return self.blocks[element][block - 1].state if block else self.players[element].begin()
 
-    def output(self, sink: str) -> list[Piece]:
+    def output(self, sink: str) -> list[StreamPiece]:
         """Return what reached a sink, block by block."""
         element = next(p.name for p in self.layout.plans if sink in {o.name for o in p.graph})
         return [block.outputs[sink] for block in self.blocks[element]]
@@ -98,7 +98,7 @@ class Golden:
 
 def play_golden(
     graph: Graph,
-    feed: Feed,
+    feed: CampaignInput,
     *,
     watch: Collection[str] = (),
     tables: Mapping[str, pa.Table] | None = None,
@@ -124,7 +124,7 @@ def play_golden(
             arrival = player.arrive(rows, block=golden.number(number))
             played = player.play(arrival, state, watch=watch)
             state = played.state
-            golden.blocks[plan.name].append(Block(arrival, played.outputs, played.watched, state))
+            golden.blocks[plan.name].append(GoldenBlock(arrival, played.outputs, played.watched, state))
     return golden
 
 
@@ -151,7 +151,7 @@ def play_again(first: Golden, graph: Graph) -> Golden:
                 arrival = player.arrive(rows_of(golden, plan.name, number), block=golden.number(number))
             played = player.play(arrival, state)
             state = played.state
-            golden.blocks[plan.name].append(Block(arrival, played.outputs, played.watched, state))
+            golden.blocks[plan.name].append(GoldenBlock(arrival, played.outputs, played.watched, state))
     return golden
 
 
@@ -164,7 +164,7 @@ def _same_or(graph: Graph, operator: Operator) -> Operator:
     return replace(operator, fault=there.fault)
 
 
-def rows_of(golden: Golden, element: str, block: int) -> dict[str, Rows]:
+def rows_of(golden: Golden, element: str, block: int) -> dict[str, ReadRows]:
     """Return what comes into a processing element with a block: of the feed, or of elements before it."""
     plan = golden.players[element].plan
     if not plan.inlets:
@@ -173,7 +173,7 @@ def rows_of(golden: Golden, element: str, block: int) -> dict[str, Rows]:
     return {stream: sent(golden, stream, block).as_rows() for stream in plan.inlets}
 
 
-def sent(golden: Golden, stream: str, block: int) -> Piece:
+def sent(golden: Golden, stream: str, block: int) -> StreamPiece:
     """Return what another element puts into a channel with a block."""
     for plan in golden.layout.plans:
         for outlet in plan.graph.of_kind(Outlet):

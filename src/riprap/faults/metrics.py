@@ -149,7 +149,7 @@ def notices(faulty: Floats, golden: Floats) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QualityLine:
     """Quality as a straight line of the outage in tuples, by least squares; ``share`` of its variance is told by it."""
 
     start: float
@@ -160,7 +160,7 @@ class Line:
         return f"QS = {self.start:.3g} {'-' if self.slope < 0 else '+'} {abs(self.slope):.3g} x"
 
 
-def fit_line(lengths: Sequence[float], quality: Floats, *, least: float = 0.8) -> Line | None:
+def fit_line(lengths: Sequence[float], quality: Floats, *, least: float = 0.8) -> QualityLine | None:
     """Fit a line where outage and quality correlate by at least so much (Spearman), else none.
 
     >>> str(fit_line([1, 2, 4], np.array([0.9, 0.8, 0.6])))
@@ -170,7 +170,7 @@ def fit_line(lengths: Sequence[float], quality: Floats, *, least: float = 0.8) -
     if not abs(correlation) >= least:
         return None
     found = stats.linregress(lengths, quality)
-    return Line(float(found.intercept), float(found.slope), float(found.rvalue) ** 2)
+    return QualityLine(float(found.intercept), float(found.slope), float(found.rvalue) ** 2)
 
 
 def interval_of(values: Floats, *, confidence: float = 0.95) -> tuple[float, float]:

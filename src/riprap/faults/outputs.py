@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.errors import RunError
-from riprap.faults.replay import Piece, concatenate
+from riprap.faults.replay import StreamPiece, concatenate
 from riprap.faults.scores import Columns, Cut, Floats, Score
 from riprap.faults.trial import Difference, pairs
 from riprap.operators.chunk import Ints, order_numbers
@@ -24,7 +24,7 @@ from riprap.state.windows import ranges
 NOWHERE = np.iinfo(np.int64).min
 
 
-def places(piece: Piece, by: str) -> Ints:
+def places(piece: StreamPiece, by: str) -> Ints:
     """Return the number of each tuple in a column."""
     return order_numbers(piece.columns[by])
 
@@ -47,7 +47,7 @@ class Form:
     count: int
     rest: int = 0
 
-    def read(self, pieces: Sequence[Piece]) -> Output:
+    def read(self, pieces: Sequence[StreamPiece]) -> SinkOutput:
         """Put pieces of output together."""
         if not pieces:
             raise ValueError("no piece, not even an empty one")
@@ -60,7 +60,7 @@ class Form:
             else [pa.array(t) for t in whole.tags[self.origin :]]
         )
         identity = hash_arrays(known) if whole.rows else np.empty(0, np.uint64)
-        return Output(columns, whole.tags, self.section(place), identity)
+        return SinkOutput(columns, whole.tags, self.section(place), identity)
 
     def section(self, place: Ints) -> Ints:
         """Return the section of each place."""
@@ -69,7 +69,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SinkOutput:
     """Tuples that reached a sink: the section each is in, and a number by which it is known."""
 
     columns: Columns
@@ -80,29 +80,29 @@ class Output:
     def __len__(self) -> int:
         return len(self.section)
 
-    def take(self, rows: Ints) -> Output:
+    def take(self, rows: Ints) -> SinkOutput:
         """Return some of the tuples."""
         index = pa.array(rows)
-        return Output(
+        return SinkOutput(
             {name: column.take(index) for name, column in self.columns.items()},
             tuple(numbers[rows] for numbers in self.tags),
             self.section[rows],
             self.identity[rows],
         )
 
-    def in_order(self, *, by_section: bool) -> Output:
+    def in_order(self, *, by_section: bool) -> SinkOutput:
         """Return the tuples in their order; section after section, where a section is scored at a time."""
         keys = (*self.tags[::-1], self.section) if by_section else self.tags[::-1]
         order = np.lexsort(keys)
         return self if bool((order == np.arange(len(order))).all()) else self.take(order)
 
-    def changed(self, missing: Output, more: Output) -> Output:
+    def changed(self, missing: SinkOutput, more: SinkOutput) -> SinkOutput:
         """Return it without some tuples, and with some more."""
         gone, _ = pairs(self.tags, missing.tags)
         left = np.ones(len(self), bool)
         left[gone] = False
         kept = self.take(np.flatnonzero(left))
-        return Output(
+        return SinkOutput(
             {n: pa.concat_arrays([c, more.columns[n].cast(c.type)]) for n, c in kept.columns.items()},
             tuple(np.concatenate(both) for both in zip(kept.tags, more.tags, strict=True)),
             np.concatenate([kept.section, more.section]),
@@ -116,7 +116,7 @@ class Right:
 
     form: Form
     score: Score
-    output: Output
+    output: SinkOutput
     starts: Ints
     local: Floats
     # Its rows in the order of their identities, and those.
@@ -126,7 +126,9 @@ class Right:
     reference: Right | None = None
 
     @classmethod
-    def of(cls, form: Form, score: Score, pieces: Sequence[Piece], reference: Right | None = None) -> Right:
+    def of(
+        cls, form: Form, score: Score, pieces: Sequence[StreamPiece], reference: Right | None = None
+    ) -> Right:
         """Read the output of a golden run."""
         output = form.read(pieces).in_order(by_section=True)
         rows = np.argsort(output.identity, kind="stable")
@@ -172,18 +174,18 @@ class Right:
         cuts = [Cut(each.columns, np.array([0, len(each)])) for each in (there, right)]
         return float(self.score.of(*cuts)[0])
 
-    def _of(self, identities: Hashes) -> Output:
+    def _of(self, identities: Hashes) -> SinkOutput:
         """Return the tuples that are known by some numbers."""
         low, high = (np.searchsorted(self.known, identities, side) for side in ("left", "right"))
         return self.output.take(self.rows[ranges(low, high - low)])
 
-    def _sides(self, differences: Sequence[Difference]) -> tuple[Output, Output]:
+    def _sides(self, differences: Sequence[Difference]) -> tuple[SinkOutput, SinkOutput]:
         missing, more = (
             self.form.read([getattr(d, side) for d in differences]) for side in ("missing", "more")
         )
         return missing, more
 
-    def _scored(self, there: Output, sections: Ints) -> Floats:
+    def _scored(self, there: SinkOutput, sections: Ints) -> Floats:
         """Score some sections of an output that has no others."""
         right = self.reference or self
         low, high = right.starts[sections], right.starts[sections + 1]

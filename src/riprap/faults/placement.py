@@ -18,7 +18,7 @@ from riprap.graph.operators import Faulty, Inlet, Operator, Sink, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FaultTarget:
     """An operator at which to inject faults, why, and which others it stands for."""
 
     name: str
@@ -26,7 +26,7 @@ class Target:
     stands_for: tuple[str, ...] = ()
 
 
-def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = None) -> tuple[Target, ...]:
+def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = None) -> tuple[FaultTarget, ...]:
     """Choose the targets of a model of faults for a sink: every source, then what the paper's rules tell apart.
 
     A crash also changes what operators hold, so those that hold anything are told apart. What is corrupted may be
@@ -51,22 +51,22 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
         else:
             stand_in[operator.name] = stand_in[before[0]]
     return tuple(
-        Target(name, why, tuple(o for o, by in stand_in.items() if by == name and o != name))
+        FaultTarget(name, why, tuple(o for o, by in stand_in.items() if by == name and o != name))
         for name, why in chosen.items()
     )
 
 
-def _changing(graph: Graph, columns: Sequence[str], mine: set[str]) -> Iterator[Target]:
+def _changing(graph: Graph, columns: Sequence[str], mine: set[str]) -> Iterator[FaultTarget]:
     for operator in _breadth_first(graph, mine):
         if isinstance(operator, Sink) or (isinstance(operator, Source) and operator.tick is not None):
             continue
         streams = [s for port in operator.ports for s in port] or [operator.name]
         there = [c for c in columns if any(c in graph.schema_of(s).names for s in streams)]
         if there:
-            yield Target(operator.name, f"has {', '.join(there)} to be corrupted")
+            yield FaultTarget(operator.name, f"has {', '.join(there)} to be corrupted")
 
 
-def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[Target, ...]]]:
+def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[FaultTarget, ...]]]:
     """Return a campaign with the targets of each model, and why each is one.
 
     They are chosen by the rules of placement unless the campaign names some; "pe:NAME" is all operators of a processing
@@ -80,7 +80,8 @@ def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[T
         if len(set(named)) < len(named):
             raise GraphError("targets: one of them is there twice")
         chosen = {
-            m: tuple(Target("+".join(t), "named by the campaign") for t in named) for m in campaign.models
+            m: tuple(FaultTarget("+".join(t), "named by the campaign") for t in named)
+            for m in campaign.models
         }
         return replace(campaign, targets=named, placed=dict.fromkeys(campaign.models, named)), chosen
     chosen = {name: find_targets(graph, campaign.sink, model) for name, model in campaign.models.items()}

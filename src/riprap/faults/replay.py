@@ -12,7 +12,7 @@ from riprap.compiler import Plan
 from riprap.faults.models.lag import lagging_ranks
 from riprap.graph.faults import Fault
 from riprap.operators.chunk import EVERY, Chunk, Ints, Marks, concatenate_arrays
-from riprap.stage.arrival import Arrival, Rows, Tags, key_rows
+from riprap.stage.arrival import Arrival, ReadRows, Tags, key_rows
 from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import State
 from riprap.state.hashing import Hashes
@@ -20,7 +20,7 @@ from riprap.state.keys import join_tables
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StreamPiece:
     """Tuples of a stream, in order: columns, tag and hash of the key of each; and the tags of punctuations."""
 
     columns: Mapping[str, pa.Array]
@@ -32,33 +32,33 @@ class Piece:
     def rows(self) -> int:
         return len(self.hashes)
 
-    def take(self, which: Ints) -> Piece:
+    def take(self, which: Ints) -> StreamPiece:
         """Return some of the tuples, and all punctuations."""
         index = pa.array(which)
-        return Piece(
+        return StreamPiece(
             {name: column.take(index) for name, column in self.columns.items()},
             tuple(numbers[which] for numbers in self.tags),
             self.hashes[which],
             self.punctuations,
         )
 
-    def of_keys(self, hashes: Hashes) -> Piece:
+    def of_keys(self, hashes: Hashes) -> StreamPiece:
         """Return the tuples of some keys."""
         return self.take(np.flatnonzero(np.isin(self.hashes, hashes)))
 
-    def bare(self) -> Piece:
+    def bare(self) -> StreamPiece:
         """Return the tuples without punctuations."""
         return replace(self, punctuations=())
 
-    def as_rows(self) -> Rows:
+    def as_rows(self) -> ReadRows:
         """Return them as what comes in by channel."""
-        return Rows(self.columns, np.arange(self.rows), self.tags, self.punctuations)
+        return ReadRows(self.columns, np.arange(self.rows), self.tags, self.punctuations)
 
 
-def concatenate(pieces: Sequence[Piece]) -> Piece:
+def concatenate(pieces: Sequence[StreamPiece]) -> StreamPiece:
     """Put pieces of one stream one after the other."""
     first = pieces[0]
-    return Piece(
+    return StreamPiece(
         {name: concatenate_arrays([p.columns[name] for p in pieces]) for name in first.columns},
         tuple(np.concatenate(numbers) for numbers in zip(*(p.tags for p in pieces), strict=True)),
         np.concatenate([p.hashes for p in pieces]),
@@ -73,8 +73,8 @@ def concatenate(pieces: Sequence[Piece]) -> Piece:
 class Played:
     """What came of a block: tuples for each sink and outlet, those of the streams that were watched, and the state."""
 
-    outputs: Mapping[str, Piece]
-    watched: Mapping[str, Piece]
+    outputs: Mapping[str, StreamPiece]
+    watched: Mapping[str, StreamPiece]
     state: State
 
 
@@ -89,7 +89,7 @@ class Player:
         """Return the state before anything has come."""
         return dict.fromkeys(self.plan.slots, ())
 
-    def arrive(self, rows: Mapping[str, Rows], *, block: int = 0) -> Arrival:
+    def arrive(self, rows: Mapping[str, ReadRows], *, block: int = 0) -> Arrival:
         """Put the rows of a block in order; with a number of its own where blocks are batches."""
         return take_in(self.plan, rows, (0, self.plan.buckets), batch=block)
 
@@ -98,9 +98,9 @@ class Player:
         outcome = compute(self.plan, arrival, state, (0, self.plan.buckets), tables=self.tables, watch=watch)
         arrival = outcome.arrival
 
-        def piece(chunk: Chunk) -> Piece:
+        def piece(chunk: Chunk) -> StreamPiece:
             marks = chunk.marks
-            return Piece(
+            return StreamPiece(
                 chunk.columns,
                 arrival.tags_at(chunk.rank, chunk.path),
                 _hashes(chunk, arrival.keys.hashes),
@@ -113,7 +113,7 @@ class Player:
             {slot: outcome.pages_of(slot, older) for slot, older in state.items()},
         )
 
-    def hashes_of(self, stream: str, piece: Piece) -> Hashes:
+    def hashes_of(self, stream: str, piece: StreamPiece) -> Hashes:
         """Return the key, as this element has it, of each tuple that comes in by a stream."""
         data = [e for e in self.plan.entries if e.tick is None]
         none = {e.name: _nothing(self.plan, e.name) for e in data}
@@ -209,9 +209,9 @@ def _in_a_row(parts: Sequence[Chunk]) -> Chunk:
     )
 
 
-def _nothing(plan: Plan, stream: str) -> Rows:
+def _nothing(plan: Plan, stream: str) -> ReadRows:
     schema = plan.graph.schema_of(stream)
-    return Rows({f.name: pa.array([], f.type) for f in schema}, np.empty(0, np.int64))
+    return ReadRows({f.name: pa.array([], f.type) for f in schema}, np.empty(0, np.int64))
 
 
 def _hashes(chunk: Chunk, hashes: Hashes) -> Hashes:

@@ -33,7 +33,7 @@ from riprap.graph.operators import Custom
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Show = Callable[[str, float], None]
+ShowProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def inject(
     master: str | None = None,
     shortcut: bool = True,
     compare: bool = True,
-    show: Show = lambda doing, share: None,
+    show: ShowProgress = lambda doing, share: None,
 ) -> Findings:
     """Inject the faults of a campaign, and say how critical operators are.
 
@@ -110,7 +110,13 @@ def repeat(
 
 
 def _carry_out(
-    setup: Setup, known: CampaignFolder, session: SparkSession, *, shortcut: bool, show: Show, began: float
+    setup: Setup,
+    known: CampaignFolder,
+    session: SparkSession,
+    *,
+    shortcut: bool,
+    show: ShowProgress,
+    began: float,
 ) -> float:
     """Do what is left of a campaign; return how long it took."""
     campaign = setup.campaign

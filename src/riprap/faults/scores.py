@@ -20,7 +20,7 @@ from riprap.state.hashing import Hashes, hash_arrays
 
 Floats = npt.NDArray[np.float64]
 Columns = Mapping[str, pa.Array]
-Measure = Literal["precision", "recall", "f1", "jaccard"]
+OverlapMeasure = Literal["precision", "recall", "f1", "jaccard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +146,12 @@ class Overlap:
     compares: ClassVar[bool] = True
 
     columns: tuple[str, ...]
-    measure: Measure = "f1"
+    measure: OverlapMeasure = "f1"
 
     def __post_init__(self) -> None:
-        if self.measure not in get_args(Measure):
+        if self.measure not in get_args(OverlapMeasure):
             raise GraphError(
-                f"a score by overlap is one of {', '.join(get_args(Measure))}, not '{self.measure}'"
+                f"a score by overlap is one of {', '.join(get_args(OverlapMeasure))}, not '{self.measure}'"
             )
 
     @property

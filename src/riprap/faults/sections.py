@@ -12,12 +12,14 @@ import numpy as np
 
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign
-from riprap.faults.outputs import NOWHERE, Form, Output, places
-from riprap.faults.replay import Piece
+from riprap.faults.outputs import NOWHERE, Form, SinkOutput, places
+from riprap.faults.replay import StreamPiece
 from riprap.graph.operators import Operator
 
 
-def lay_out(campaign: Campaign, sink: Operator, pieces: Sequence[Piece], *, origin: int, last: int) -> Form:
+def lay_out(
+    campaign: Campaign, sink: Operator, pieces: Sequence[StreamPiece], *, origin: int, last: int
+) -> Form:
     """Cut the output of a sink into sections; ``last`` is the last position of the source.
 
     A last section that the stream does not reach the end of is left out: it has a few tuples, and would count as much
@@ -54,7 +56,7 @@ def lay_out(campaign: Campaign, sink: Operator, pieces: Sequence[Piece], *, orig
     )
 
 
-def section_at(form: Form, output: Output, position: int) -> int:
+def section_at(form: Form, output: SinkOutput, position: int) -> int:
     """Return the section of the output in which the effects of a position of the source begin."""
     if form.by is None:
         return int(form.section(np.array([position]))[0])

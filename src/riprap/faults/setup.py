@@ -14,12 +14,12 @@ from riprap.compiler.weaving import weave
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Outage, Task
 from riprap.faults.crashing import Comeback, come_back, covers, group_of, leaving, state_after
-from riprap.faults.feeds import Feed, cut_feed, read_feed, read_tables, times_of
+from riprap.faults.feeds import CampaignInput, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_again, play_golden
 from riprap.faults.interleaving import interleave, set_apart, weave_lags
 from riprap.faults.models import Loss
 from riprap.faults.outputs import Form, Right
-from riprap.faults.placement import Target, check_changes, place, unprotected
+from riprap.faults.placement import FaultTarget, check_changes, place, unprotected
 from riprap.faults.scores import Floats
 from riprap.faults.sections import lay_out, section_at
 from riprap.faults.targets import Incoming, element_of, incoming, watched
@@ -50,10 +50,10 @@ class Setup:
     """
 
     campaign: Campaign
-    chosen: Mapping[str, tuple[Target, ...]]
+    chosen: Mapping[str, tuple[FaultTarget, ...]]
     user: Graph
     graph: Graph
-    feed: Feed
+    feed: CampaignInput
     tables: Mapping[str, pa.Table]
     restarts: Mapping[str, Restart]
     times: Floats | None = None
@@ -96,7 +96,7 @@ class Setup:
             chosen,
             graph,
             woven,
-            Feed(rows, {}, np.empty(0, np.int64)),
+            CampaignInput(rows, {}, np.empty(0, np.int64)),
             read_tables(graph),
             {o.name: plan.restart for plan in elements for o in plan.graph if not isinstance(o, Inlet)},
             times_of(graph, campaign.clock) if campaign.clock is not None else None,

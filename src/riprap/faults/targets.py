@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riprap.errors import GraphError, RunError
-from riprap.faults.feeds import Feed
+from riprap.faults.feeds import CampaignInput
 from riprap.faults.golden import Golden
 from riprap.graph.faults import Stretch
 from riprap.graph.graph import Graph
@@ -94,7 +94,7 @@ class Incoming:
                     np.unique(hashes[(element == number) & (block == each)]),
                 )
 
-    def rows(self, feed: Feed) -> Ints:
+    def rows(self, feed: CampaignInput) -> Ints:
         """Return the row of the one source that each tuple derives from."""
         (only,) = feed.rows.values()
         return np.searchsorted(only.position, self.places[:, 0])

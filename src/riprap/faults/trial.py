@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.compiler import Plan
-from riprap.compiler.weaving import Faults, give
+from riprap.compiler.weaving import WovenFaults, give
 from riprap.faults.converging import held_by, same, same_values
-from riprap.faults.golden import Block, Golden, Replaced, play_golden, rows_of, sent
+from riprap.faults.golden import Golden, GoldenBlock, Replaced, play_golden, rows_of, sent
 from riprap.faults.interleaving import lags_of
-from riprap.faults.replay import Piece, Played, Player, concatenate, joined, of_keys
+from riprap.faults.replay import Played, Player, StreamPiece, concatenate, joined, of_keys
 from riprap.graph.operators import Custom, Outlet, Sink
 from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
@@ -40,8 +40,8 @@ class Difference:
     ``punctuations`` are all there are instead, where these differ.
     """
 
-    missing: Piece
-    more: Piece
+    missing: StreamPiece
+    more: StreamPiece
     punctuations: Tags | None = None
 
     def by_block(self, golden: Golden) -> Iterator[tuple[int, Difference]]:
@@ -65,7 +65,7 @@ class Trial:
     replayed: int = 0
     hit: int = 0
 
-    def output(self, golden: Golden, sink: str) -> list[Piece]:
+    def output(self, golden: Golden, sink: str) -> list[StreamPiece]:
         """Return what reached a sink, block by block."""
         return [
             _applied(piece, self.differences.get(sink, {}).get(number))
@@ -75,7 +75,7 @@ class Trial:
 
 def run_trial(
     golden: Golden,
-    faults: Faults,
+    faults: WovenFaults,
     hits: Mapping[str, Mapping[int, Hashes]],
     replaced: Mapping[str, Replaced] | None = None,
 ) -> Trial:
@@ -116,7 +116,9 @@ def _needs_all(plan: Plan) -> bool:
     )
 
 
-def replay_trial(golden: Golden, faults: Faults, replaced: Mapping[str, Replaced] | None = None) -> Trial:
+def replay_trial(
+    golden: Golden, faults: WovenFaults, replaced: Mapping[str, Replaced] | None = None
+) -> Trial:
     """Run a graph with faults from beginning to end, every tuple of it, and compare: what a trial must equal."""
     tables = next(iter(golden.players.values())).tables
     whole = play_golden(give(golden.graph, faults), golden.feed, tables=tables, replaced=replaced)
@@ -145,7 +147,7 @@ class _Harmed:
     trial: Trial
 
     @property
-    def blocks(self) -> Sequence[Block]:
+    def blocks(self) -> Sequence[GoldenBlock]:
         """The element's blocks in the golden run."""
         return self.golden.blocks[self.player.plan.name]
 
@@ -294,7 +296,7 @@ def _joined(state: State, golden: State, new: Hashes, replaced: Replaced | None)
     }
 
 
-def difference(golden: Piece, faulty: Piece) -> Difference:
+def difference(golden: StreamPiece, faulty: StreamPiece) -> Difference:
     """Say which tuples are in one of two pieces alone; a tuple is the same if its place and its values are."""
     mine, theirs = pairs(golden.tags, faulty.tags)
     equal = np.ones(len(mine), bool)
@@ -308,7 +310,7 @@ def difference(golden: Piece, faulty: Piece) -> Difference:
     )
 
 
-def _applied(piece: Piece, differs: Difference | None) -> Piece:
+def _applied(piece: StreamPiece, differs: Difference | None) -> StreamPiece:
     """Put a difference into a golden piece."""
     if differs is None:
         return piece

@@ -34,7 +34,7 @@ def read_rows(
     columns: Sequence[str],
     *,
     position: bool = True,
-) -> arrival.Rows:
+) -> arrival.ReadRows:
     """Read rows [start, end) of a source; text with few distinct values stays dictionary-encoded.
 
     Rows are numbered by the source's position column, or without ``position`` by their place.
@@ -56,12 +56,12 @@ def read_rows(
 
 def put_together(
     parts: Mapping[str, Sequence[pa.Array]], source: Source, numbers: Ints, *, position: bool = True
-) -> arrival.Rows:
+) -> arrival.ReadRows:
     """Make rows of the pieces of their columns; ``numbers`` are their places in the source."""
     whole = {c: _one_array(arrays, source.schema.field(c).type) for c, arrays in parts.items()}
     if position and source.position is not None:
-        return arrival.Rows(whole, _positions(whole[source.position], source))
-    return arrival.Rows(whole, numbers)
+        return arrival.ReadRows(whole, _positions(whole[source.position], source))
+    return arrival.ReadRows(whole, numbers)
 
 
 def blocks(segments: Sequence[Segment], start: int, end: int, source: Source) -> list[int]:

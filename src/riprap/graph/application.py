@@ -27,7 +27,7 @@ from riprap.graph.stream import Stream
 if TYPE_CHECKING:
     from riprap.runtime.run import Run
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
 
 
@@ -72,9 +72,9 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
     def composite(
         self,
         name: str,
-        build: Callable[Concatenate[Application, Given], Made],
-        *args: Given.args,
-        **kwargs: Given.kwargs,
+        build: Callable[Concatenate[Application, Arguments], Made],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
     ) -> Made:
         """Add a sub-graph under a name: ``build`` is called with a place to add operators to, and may be used again.
 

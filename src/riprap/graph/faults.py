@@ -18,9 +18,9 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
-Change = Callable[[pa.Array], pa.Array]
+ColumnChange = Callable[[pa.Array], pa.Array]
 # A tuple's place in what derives from its source: its position there, then the path it took.
-Place = tuple[int, ...]
+TuplePlace = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Stretch:
     """
 
     source: int
-    begin: Place
-    end: Place
+    begin: TuplePlace
+    end: TuplePlace
 
     def __post_init__(self) -> None:
         if not self.begin or len(self.begin) != len(self.end) or self.begin > self.end:
@@ -71,7 +71,7 @@ class Exposed(Protocol):
     def keep(self, which: Bools) -> Self:
         """Lose all tuples but some."""
 
-    def change(self, column: str, change: Change) -> Self:
+    def change(self, column: str, change: ColumnChange) -> Self:
         """Change the values that tuples which are hit have in a column; where nobody reads it, nothing."""
 
     def repeat(self, times: Ints) -> Self:

@@ -12,8 +12,8 @@ from riprap.errors import GraphError
 from riprap.graph.operators import Operator, Sink, Source
 
 Restart = Literal["resume", "live"]
-Value = TypeVar("Value")
-Kind = TypeVar("Kind", bound=Operator)
+Folded = TypeVar("Folded")
+AnyOperator = TypeVar("AnyOperator", bound=Operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Graph:
                 return operator
         raise KeyError(f"no operator '{name}'; there are: {', '.join(o.name for o in self.operators)}")
 
-    def of_kind(self, kind: type[Kind]) -> tuple[Kind, ...]:
+    def of_kind(self, kind: type[AnyOperator]) -> tuple[AnyOperator, ...]:
         """Return the operators of one class, in order."""
         return tuple(o for o in self.operators if isinstance(o, kind))
 
@@ -116,14 +116,14 @@ class Graph:
         return tuple(reached)
 
     def fold(
-        self, visit: Callable[[Operator, list[Value]], Value], *, upward: bool = False
-    ) -> dict[str, Value]:
+        self, visit: Callable[[Operator, list[Folded]], Folded], *, upward: bool = False
+    ) -> dict[str, Folded]:
         """Walk the graph once, giving each operator what its neighbours came to.
 
         Downstream (the default) ``visit`` gets the results of the producers of its inputs, stream by stream; ``upward``
         it gets those of the consumers. This is the one traversal everything else uses.
         """
-        results: dict[str, Value] = {}
+        results: dict[str, Folded] = {}
         for operator in reversed(self.operators) if upward else self.operators:
             near = self.after(operator) if upward else self.before(operator)
             results[operator.name] = visit(operator, [results[o.name] for o in near if o.name in results])

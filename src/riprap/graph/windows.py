@@ -12,7 +12,7 @@ from typing import Literal
 from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
 
-Shape = Literal["sliding", "tumbling"]
+WindowShape = Literal["sliding", "tumbling"]
 _ALL_OF_TIME = 2**62
 
 
@@ -25,7 +25,7 @@ class Window:
     from the first tuple's, or until a punctuation; then the window closes and the next one is empty.
     """
 
-    shape: Shape
+    shape: WindowShape
     tuples: int | None = None
     time: int | None = None
     delta: float | None = None
@@ -152,7 +152,7 @@ def span(time: int | None) -> str:
 
 
 def _window(
-    shape: Shape,
+    shape: WindowShape,
     tuples: int | None,
     time: Duration | None,
     delta: float | None,

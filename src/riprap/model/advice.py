@@ -16,7 +16,7 @@ from riprap.model.prediction import Cost, Estimate, Prediction
 from riprap.model.sweep import Point
 from riprap.model.wording import AXES, bytes_a_second, copies, duration, shown
 
-Group = dict[str, Prediction]
+PredictionsByTechnique = dict[str, Prediction]
 _, _TAINTED, _ = MEASURES
 
 
@@ -43,9 +43,9 @@ def advice(points: Sequence[Point]) -> list[str]:
     return lines
 
 
-def grouped(points: Sequence[Point]) -> list[Group]:
+def grouped(points: Sequence[Point]) -> list[PredictionsByTechnique]:
     """Put techniques side by side that were asked the same."""
-    found: dict[tuple[float, ...], Group] = {}
+    found: dict[tuple[float, ...], PredictionsByTechnique] = {}
     for point in points:
         key = tuple(axis.value(point.setting) for axis in AXES)
         found.setdefault(key, {})[point.setting.technique] = point.prediction

@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.bool_]
 SCRATCH, CHECKPOINT, WHOLE = 0, 1, 2
 
 
-class Wiring(NamedTuple):
+class ModelArrays(NamedTuple):
     """A model as arrays. A node is an operator, or one replica of an operator of a high-availability group.
 
     Ports, outputs and connections are numbered through; those of node n are ``first[n] <= i < first[n + 1]``.
@@ -80,7 +80,7 @@ class Told(NamedTuple):
     series: Ints  # clean and tainted tuples at all sinks, at each tick
 
 
-class State(NamedTuple):
+class ModelState(NamedTuple):
     """What is so at a moment. The second number of those that have two is the copy."""
 
     alive: Flags  # by node and copy

@@ -26,7 +26,7 @@ from riprap.model.profile import Profile
 from riprap.model.simulating import rate_without_faults
 from riprap.model.techniques import Technique
 from riprap.model.tokens import net_of, rewards_of
-from riprap.model.tokens.names import Names
+from riprap.model.tokens.names import NetNames
 from riprap.model.wiring import Wired
 from riprap.san import TooManyStatesError, solve
 
@@ -107,7 +107,7 @@ def _refuse_what_is_not_markov(wired: Wired, faults: Faults) -> None:
 
 def _counts(wired: Wired) -> Iterator[tuple[int, int]]:
     """Yield the node of each port that keeps state, and how far it counts between a crash and being well again."""
-    names, w = Names(wired), wired.wiring
+    names, w = NetNames(wired), wired.wiring
     for port, node in enumerate(w.port_node):
         if w.size[port] > 0 and names.nominal[port] > 0:
             yield int(node), int(w.size[port]) if w.node_restore[node] == SCRATCH else names.most_lost(port)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, State, Wiring
+from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, ModelArrays, ModelState
 from riprap.model.compiling import bare
 from riprap.model.leaping import is_filling, is_unstable
 
 
 @bare
-def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Floats) -> None:
+def mean_flows(w: ModelArrays, passes: Flags, active: Ints, working: Flags, flow: Floats) -> None:
     """Work out the tuples a second that reach each port while only some nodes pass tuples on."""
     for port in range(len(flow)):
         flow[port] = w.port_rate[port]
@@ -29,7 +29,7 @@ def mean_flows(w: Wiring, passes: Flags, active: Ints, working: Flags, flow: Flo
 
 
 @bare
-def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
+def _hurt(w: ModelArrays, s: ModelState, port: int, copy: int, lost: float) -> None:
     """Make a port unstable until it has had the tuples that make up for lost ones."""
     size = w.size[port]
     need = min(w.alpha[port] * size + w.beta[port] * lost, w.gamma[port] * size)
@@ -37,7 +37,7 @@ def _hurt(w: Wiring, s: State, port: int, copy: int, lost: float) -> None:
 
 
 @bare
-def look_again(w: Wiring, s: State) -> None:
+def look_again(w: ModelArrays, s: ModelState) -> None:
     """After something has failed or come back: see which tuples are lost now, and who has suffered from it."""
     nodes = len(w.node_operator)
     for node in range(nodes):
@@ -64,7 +64,7 @@ def look_again(w: Wiring, s: State) -> None:
 
 
 @bare
-def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
+def recover(rng: Any, w: ModelArrays, s: ModelState, node: int, copy: int) -> None:
     """Bring a copy back, with the state that its protection has for it."""
     others = False
     for other in range(w.node_copies[node]):
@@ -91,7 +91,7 @@ def recover(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
 
 
 @bare
-def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
+def fail_over(w: ModelArrays, s: ModelState, now: float, failover_at: Floats) -> None:
     """Start, or call off, the failover of every group, as its replicas are."""
     for group in range(len(s.active)):
         other_works = True
@@ -105,7 +105,7 @@ def fail_over(w: Wiring, s: State, now: float, failover_at: Floats) -> None:
 
 
 @bare
-def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
+def strike(rng: Any, w: ModelArrays, s: ModelState, node: int, copy: int) -> None:
     """Corrupt silently: one tuple, or as likely the state where there is one."""
     keeps = fed = False
     for port in range(w.node_ports[node], w.node_ports[node + 1]):
@@ -121,7 +121,7 @@ def strike(rng: Any, w: Wiring, s: State, node: int, copy: int) -> None:
 
 
 @bare
-def are_up(w: Wiring, s: State) -> tuple[bool, bool]:
+def are_up(w: ModelArrays, s: ModelState) -> tuple[bool, bool]:
     """Say whether every operator has a copy that is alive, stable and untainted; and if faults did not spread.
 
     Of a group only the active replica counts: that the other one is well does nothing for what comes out.

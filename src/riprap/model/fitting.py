@@ -28,7 +28,7 @@ POINTS = 1000
 _MICROSECONDS = 1_000_000
 
 
-class Point(NamedTuple):
+class ObservedOutage(NamedTuple):
     """An outage: the sources' tuples a second, its seconds, the tuples it takes from the port, and Z as it was counted
     and as it is fitted."""
 
@@ -56,7 +56,7 @@ class Fit:
     gamma: float = 1.0
     r2: float | None = None
     share: float = 0.0
-    points: tuple[Point, ...] = ()
+    points: tuple[ObservedOutage, ...] = ()
     note: str = ""
 
 
@@ -218,9 +218,9 @@ def _within(times: npt.NDArray[np.int64], length: int) -> float:
 
 def _points(
     outages: Sequence[tuple[float, float, int]], observed: Floats, fitted: Floats
-) -> tuple[Point, ...]:
+) -> tuple[ObservedOutage, ...]:
     return tuple(
-        Point(rate, second, lost, float(seen), float(made))
+        ObservedOutage(rate, second, lost, float(seen), float(made))
         for (rate, second, lost), seen, made in zip(outages, observed, fitted, strict=True)
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from riprap.model.arrays import Floats, Ints, State, Wiring
+from riprap.model.arrays import Floats, Ints, ModelArrays, ModelState
 from riprap.model.compiling import bare, inlined
 
 
@@ -70,19 +70,21 @@ def _any_filling(filling: Floats, first: int, last: int, copy: int) -> bool:
 
 
 @inlined
-def is_unstable(w: Wiring, s: State, node: int, copy: int) -> bool:
+def is_unstable(w: ModelArrays, s: ModelState, node: int, copy: int) -> bool:
     """Say whether what a copy puts out is tainted whatever comes in."""
     return _any_unstable(w.size, s.unstable, s.losing, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
 @inlined
-def is_filling(w: Wiring, s: State, node: int, copy: int) -> bool:
+def is_filling(w: ModelArrays, s: ModelState, node: int, copy: int) -> bool:
     """Say whether a copy has not yet the state it needs to put out all it should."""
     return _any_filling(s.filling, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
 @bare
-def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int, tainted: int) -> None:
+def _count_down(
+    rng: Any, w: ModelArrays, s: ModelState, port: int, copy: int, clean: int, tainted: int
+) -> None:
     """Let a port that keeps state take in tuples: clean ones heal it, a tainted one hurts it."""
     s.filling[port, copy] = max(0.0, s.filling[port, copy] - clean - tainted)
     left = s.unstable[port, copy]
@@ -99,7 +101,7 @@ def _count_down(rng: Any, w: Wiring, s: State, port: int, copy: int, clean: int,
 
 
 @inlined
-def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int) -> None:
+def _take_in(rng: Any, w: ModelArrays, s: ModelState, port: int, clean: int, tainted: int) -> None:
     """Process tuples of one port of a node, which has a copy that is alive."""
     node = w.port_node[port]
     whole = ill = 0
@@ -136,7 +138,7 @@ def _take_in(rng: Any, w: Wiring, s: State, port: int, clean: int, tainted: int)
 
 
 @bare
-def cascade(rng: Any, w: Wiring, s: State) -> None:
+def cascade(rng: Any, w: ModelArrays, s: ModelState) -> None:
     """Send the tuples at the ports through the graph, down to the sinks."""
     for node in range(len(w.node_operator)):
         for port in range(w.node_ports[node], w.node_ports[node + 1]):
@@ -172,7 +174,7 @@ def cascade(rng: Any, w: Wiring, s: State) -> None:
 
 
 @bare
-def must_step(w: Wiring, s: State) -> bool:
+def must_step(w: ModelArrays, s: ModelState) -> bool:
     """Say whether the next tuple may change something: a stable port that tainted tuples may reach, a struck node."""
     tainting = False
     for node in range(len(w.node_operator)):
@@ -211,7 +213,7 @@ def must_step(w: Wiring, s: State) -> bool:
 
 
 @bare
-def safe_time(w: Wiring, s: State, now: float, until: float) -> float:
+def safe_time(w: ModelArrays, s: ModelState, now: float, until: float) -> float:
     """Return how far to leap so that no port that counts down can reach its end before."""
     for port in range(len(w.port_node)):
         node = w.port_node[port]
@@ -231,7 +233,7 @@ def safe_time(w: Wiring, s: State, now: float, until: float) -> float:
 
 
 @bare
-def release(rng: Any, w: Wiring, s: State) -> None:
+def release(rng: Any, w: ModelArrays, s: ModelState) -> None:
     """Let operators that are back have the tuples that waited for them, one at a time, ports and kinds at random."""
     ports = len(w.port_node)
     while True:

@@ -16,7 +16,7 @@ from riprap.model.profile import OperatorProfile, Port, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PartPort:
     """A port of a part: the streams it reads, or the rate at which tuples come from outside.
 
     ``shares`` are the tuples of each output that one tuple makes.
@@ -33,7 +33,7 @@ class Part:
     """An operator as the model has it."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PartPort, ...]
     outputs: tuple[str, ...]
     profile: OperatorProfile
     sink: bool = False
@@ -79,7 +79,7 @@ def _part(operator: Operator, profile: Profile, punctuated: set[str]) -> Part:
 
 def _entries(
     operator: Operator, mine: OperatorProfile, profile: Profile, marks: list[str], passes: bool, marked: bool
-) -> Iterator[Entry]:
+) -> Iterator[PartPort]:
     streams = operator.outputs
 
     def shares(port: Port) -> tuple[float, ...]:
@@ -87,17 +87,17 @@ def _entries(
         return own + ((mine.punctuated,) * len(streams) if marked else ())
 
     if isinstance(operator, Source):
-        yield Entry(rate=profile.rates[operator.name], shares=shares(mine.ports[0]), port=mine.ports[0])
+        yield PartPort(rate=profile.rates[operator.name], shares=shares(mine.ports[0]), port=mine.ports[0])
     else:
         for port, reads in zip(mine.ports, operator.ports, strict=True):
-            yield Entry(streams=reads, shares=shares(port), port=port)
+            yield PartPort(streams=reads, shares=shares(port), port=port)
     if mine.tick is not None:
         ticks = (mine.ticked,) * len(streams) + ((0.0,) * len(streams) if marked else ())
-        yield Entry(rate=1.0 / mine.tick, shares=ticks, port=Port())
+        yield PartPort(rate=1.0 / mine.tick, shares=ticks, port=Port())
     if marks:
         answers = (mine.on_punctuation,) * len(streams)
         passed = ((1.0 if passes else 0.0,) * len(streams)) if marked else ()
-        yield Entry(streams=tuple(marks), shares=answers + passed, port=Port())
+        yield PartPort(streams=tuple(marks), shares=answers + passed, port=Port())
 
 
 def _check_names(graph: Graph, operators: list[Operator], profile: Profile) -> None:

@@ -150,8 +150,8 @@ class Prediction:
         }
 
 
-Chunk = tuple[Wired, Asked, int, int, int]
-Spread = Callable[[Sequence[Chunk]], Iterable[list[Told]]]
+Replications = tuple[Wired, Asked, int, int, int]
+Spread = Callable[[Sequence[Replications]], Iterable[list[Told]]]
 
 
 def predict(
@@ -244,7 +244,7 @@ def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: i
     )
 
 
-def run_chunk(chunk: Chunk) -> list[Told]:
+def run_chunk(chunk: Replications) -> list[Told]:
     """Run some replications, one after the other."""
     wired, asked, seed, first, count = chunk
     return [
@@ -253,7 +253,7 @@ def run_chunk(chunk: Chunk) -> list[Told]:
     ]
 
 
-def in_threads(chunks: Sequence[Chunk]) -> Iterator[list[Told]]:
+def in_threads(chunks: Sequence[Replications]) -> Iterator[list[Told]]:
     """Run chunks on all cores of this machine; the simulation lets go of the interpreter's lock."""
     with ThreadPoolExecutor() as pool:
         yield from pool.map(run_chunk, chunks)

@@ -19,7 +19,7 @@ from riprap.graph.windows import Window
 from riprap.model.causes import answers_punctuation, period_of, speaks, unmeasured
 from riprap.model.profile import OperatorProfile, Port, Profile
 
-Line = Mapping[str, Any]
+MetricsLine = Mapping[str, Any]
 
 WARM_UP = 0.1
 # Of the batches at the end, in which state is counted.
@@ -28,7 +28,7 @@ _FILLED = 0.9
 
 
 def measure_profile(
-    graph: Graph, metrics: Sequence[Line], *, rate: float | None = None, live: bool = False
+    graph: Graph, metrics: Sequence[MetricsLine], *, rate: float | None = None, live: bool = False
 ) -> Profile:
     """Measure a profile from the lines of ``metrics.jsonl``.
 
@@ -56,7 +56,7 @@ def measure_profile(
     return Profile(rates=rates, operators=operators, assumed=assumed)
 
 
-def _steady(lines: Sequence[Line]) -> list[Line]:
+def _steady(lines: Sequence[MetricsLine]) -> list[MetricsLine]:
     """Leave out the first batches of each processing element."""
     kept = []
     for element in dict.fromkeys(line["element"] for line in lines):
@@ -84,8 +84,8 @@ class _Measuring:
     """The batches of a run, those after the warm-up, and in words what they do not say."""
 
     graph: Graph
-    lines: Sequence[Line]
-    steady: Sequence[Line]
+    lines: Sequence[MetricsLine]
+    steady: Sequence[MetricsLine]
     assumed: list[str] = field(default_factory=list)
 
     def check(self, operator: Operator) -> None:
@@ -196,7 +196,7 @@ class _Measuring:
                 )
         return _short(median(steady)) if steady else 0.0
 
-    def _times(self, operator: Operator, lines: Sequence[Line]) -> list[float]:
+    def _times(self, operator: Operator, lines: Sequence[MetricsLine]) -> list[float]:
         found = []
         for line in lines:
             own = line["operators"].get(operator.name)
@@ -240,7 +240,7 @@ class _Measuring:
         own = [did for did in self._of(name, self.lines) if did.get("state_tuples")]
         return _short(own[-1]["state_bytes"] / own[-1]["state_tuples"]) if own else 0.0
 
-    def _of(self, name: str, lines: Sequence[Line]) -> list[Any]:
+    def _of(self, name: str, lines: Sequence[MetricsLine]) -> list[Any]:
         return [line["operators"][name] for line in lines if name in line["operators"]]
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from riprap.model.arrays import Asked, Floats, State, Told, Wiring
+from riprap.model.arrays import Asked, Floats, ModelArrays, ModelState, Told
 from riprap.model.compiling import compiled
 from riprap.model.failing import are_up, fail_over, look_again, mean_flows, recover, strike
 from riprap.model.leaping import cascade, must_step, release, safe_time
 
 
 @compiled
-def _fresh(w: Wiring) -> State:
+def _fresh(w: ModelArrays) -> ModelState:
     nodes, ports, groups = len(w.node_operator), len(w.port_node), len(w.group_failover)
     outputs = len(w.output_links) - 1
-    s = State(
+    s = ModelState(
         np.ones((nodes, 2), np.bool_),
         np.zeros((nodes, 2), np.bool_),
         np.zeros((nodes, 2), np.int64),
@@ -44,7 +44,7 @@ def _fresh(w: Wiring) -> State:
 
 
 @compiled
-def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
+def simulate(w: ModelArrays, q: Asked, rng: Any) -> Told:
     """Run one replication."""
     s = _fresh(w)
     nodes, ports, units = len(w.node_operator), len(w.port_node), len(w.unit_first) - 1
@@ -152,7 +152,7 @@ def simulate(w: Wiring, q: Asked, rng: Any) -> Told:
 
 
 @compiled
-def rate_without_faults(w: Wiring) -> Floats:
+def rate_without_faults(w: ModelArrays) -> Floats:
     """Return the tuples a second that reach each sink while nothing fails."""
     s = _fresh(w)
     rate = np.zeros(w.sinks)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from riprap.model.arrays import Told
-from riprap.model.prediction import Chunk, Spread, run_chunk
+from riprap.model.prediction import Replications, Spread, run_chunk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ _AT_ONCE = 64
 def on_spark(session: SparkSession) -> Spread:
     """Return what has Spark run chunks of replications. The numbers are those of a run without it."""
 
-    def spread(chunks: Sequence[Chunk]) -> Iterator[list[Told]]:
+    def spread(chunks: Sequence[Replications]) -> Iterator[list[Told]]:
         context = session.sparkContext
         for first in range(0, len(chunks), _AT_ONCE):
             some = chunks[first : first + _AT_ONCE]

@@ -15,7 +15,7 @@ from riprap.model.techniques import Technique
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Combination:
     """One combination. ``rate`` is of all sources together."""
 
     technique: str
@@ -48,10 +48,10 @@ class Sweep:
     horizons: Sequence[float]
     faults: Faults = field(default_factory=Faults)
 
-    def settings(self) -> list[Setting]:
+    def settings(self) -> list[Combination]:
         """List all combinations, techniques side by side."""
         return [
-            Setting(
+            Combination(
                 technique=technique,
                 rate=rate,
                 faults=replace(
@@ -74,7 +74,7 @@ class Sweep:
 class Point:
     """A combination and what is to be expected of it."""
 
-    setting: Setting
+    setting: Combination
     prediction: Prediction
 
     def to_json(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def predict_all(
     ticks: int = 0,
     spread: Spread | None = None,
     exact: bool = False,
-    show: Callable[[Setting, float], None] | None = None,
+    show: Callable[[Combination, float], None] | None = None,
 ) -> list[Point]:
     """Predict every combination: by simulation, or ``exact``, which needs neither replications nor a seed.
 
@@ -107,7 +107,7 @@ def predict_all(
     points: list[Point] = []
     for setting in settings:
 
-        def done(share: float, setting: Setting = setting) -> None:
+        def done(share: float, setting: Combination = setting) -> None:
             if show is not None:
                 show(setting, (len(points) + share) / len(settings))
 

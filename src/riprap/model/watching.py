@@ -17,7 +17,7 @@ from riprap.expressions import normalise
 from riprap.faults.feeds import cut_feed, read_feed, read_tables
 from riprap.faults.golden import Golden, play_golden
 from riprap.faults.placement import unprotected
-from riprap.faults.replay import Piece, concatenate
+from riprap.faults.replay import StreamPiece, concatenate
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Aggregate, Join, Operator, Sort
 from riprap.graph.windows import Window
@@ -100,12 +100,12 @@ def _watched(golden: Golden, operator: Operator, port: int, total: int) -> PortS
     )
 
 
-def _stream(golden: Golden, stream: str) -> Piece:
+def _stream(golden: Golden, stream: str) -> StreamPiece:
     blocks = next(b for b in golden.blocks.values() if b and stream in b[0].watched)
     return concatenate([block.watched[stream] for block in blocks])
 
 
-def _in_order(pieces: Sequence[Piece]) -> Ints:
+def _in_order(pieces: Sequence[StreamPiece]) -> Ints:
     """Return the order of the tuples of several streams on one port."""
     if len(pieces) == 1:
         return np.arange(pieces[0].rows)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from riprap.errors import ModelError
-from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Floats, Wiring
+from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Floats, ModelArrays
 from riprap.model.failing import mean_flows
 from riprap.model.parts import Part
 from riprap.protection import Protection
@@ -33,7 +33,7 @@ class Wired:
     ``units`` are what fails together: pairs of a node and a copy.
     """
 
-    wiring: Wiring
+    wiring: ModelArrays
     nodes: tuple[Node, ...]
     sinks: tuple[str, ...]
     units: tuple[tuple[tuple[int, int], ...], ...]
@@ -88,7 +88,7 @@ def wire(
                 link_group.append(-1 if inside or group is None else groups.index(group))
             link_first.append(len(link_port))
     units = tuple(_units(nodes, together))
-    wiring = Wiring(
+    wiring = ModelArrays(
         node_ports=np.array(port_first),
         node_outputs=np.array(output_first),
         output_links=np.array(link_first),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from riprap.model.prediction import Estimate
-from riprap.model.sweep import Setting
+from riprap.model.sweep import Combination
 
 _UNITS = (("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86_400.0), ("years", 31_557_600.0))
 
@@ -17,7 +17,7 @@ class Axis:
     """Something that settings may differ in: what it is called, its value, a value in words."""
 
     name: str
-    value: Callable[[Setting], float]
+    value: Callable[[Combination], float]
     words: Callable[[float], str]
     unit: str = ""
     rate: bool = False

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.errors import GraphError
-from riprap.graph.faults import Bools, Change, Fault, Floats, Stretch, Words
+from riprap.graph.faults import Bools, ColumnChange, Fault, Floats, Stretch, Words
 from riprap.graph.operators import Faulty
 from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
 from riprap.operators.given import Given, Result, hash_part, index_among
@@ -77,7 +77,7 @@ class ExposedChunk:
         chunk, source = self.chunk.take(rows), self.source[rows]
         return replace(self, chunk=chunk, hit=self.hit[rows], source=source, places=places)
 
-    def change(self, column: str, change: Change) -> ExposedChunk:
+    def change(self, column: str, change: ColumnChange) -> ExposedChunk:
         self._check(deep=False)
         rows = np.flatnonzero(self.hit)
         whole = self.columns.get(column)

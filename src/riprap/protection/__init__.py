@@ -13,7 +13,7 @@ from riprap.protection.consistent import Consistent, consistent
 from riprap.protection.eventual import Eventual, eventual
 from riprap.protection.policy import (
     Aftermath,
-    Outage,
+    OperatorOutage,
     Policy,
     Protectable,
     Protection,
@@ -29,7 +29,7 @@ __all__ = [
     "Checkpoint",
     "Consistent",
     "Eventual",
-    "Outage",
+    "OperatorOutage",
     "Policy",
     "Protectable",
     "Protection",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from riprap.durations import Duration, seconds
-from riprap.protection.policy import Aftermath, Outage, Policy, Protectable, Protection, Surroundings
+from riprap.protection.policy import Aftermath, OperatorOutage, Policy, Protectable, Protection, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Consistent(Policy):
         why_not, remedy = operator.unrepeatable
         return f"it cannot start a consistent region: {why_not}", remedy
 
-    def after(self, operator: Protectable, outage: Outage) -> Aftermath:
+    def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
         # What it had not finished is sent to it again.
         return Aftermath(misses=False, holds="kept")
 

@@ -10,7 +10,7 @@ from riprap.durations import Duration, seconds
 from riprap.errors import ModelError
 from riprap.protection.policy import (
     Aftermath,
-    Outage,
+    OperatorOutage,
     Policy,
     Protectable,
     Protection,
@@ -30,7 +30,7 @@ class Eventual(Policy):
     def objection(self, operator: Protectable) -> tuple[str, str] | None:
         return lacks_state("eventual", operator)
 
-    def after(self, operator: Protectable, outage: Outage) -> Aftermath:
+    def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
         # What it had not finished is sent to it again.
         return Aftermath(misses=False, holds="kept")
 

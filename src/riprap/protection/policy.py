@@ -69,7 +69,7 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
+class OperatorOutage:
     """What happens to an operator that fails.
 
     ``misses`` is whether its input meanwhile is lost, as where its element goes on with what is newest. ``memory`` says
@@ -148,7 +148,7 @@ class Policy:
         """Say whether an operator is a processing element of its own, unless the user places it."""
         return self.keeps_input(operator)
 
-    def after(self, operator: Protectable, outage: Outage) -> Aftermath:
+    def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
         """Say how an operator comes back from an outage, for fault injection."""
         saving = self.saving(operator)
         if saving is not None and self.keeps_input(operator):

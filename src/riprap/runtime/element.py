@@ -16,7 +16,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Sink, Source
 from riprap.runtime.agent.hired import Saver, hire
 from riprap.runtime.batches import BatchRunner
-from riprap.runtime.checkpointing.protection import Protection
+from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.handed import Handed
 from riprap.runtime.handing_over import hand_over
 from riprap.runtime.ingest import Ingest
@@ -171,7 +171,7 @@ class Element:
 
     def _be_saved(self) -> Saver:
         launch, ledger = self._launch, self._site.ledger
-        protection = Protection.of(
+        protection = ElementProtection.of(
             self.plan,
             self._site,
             launch.durable,

@@ -14,7 +14,7 @@ from riprap.runtime.inlets import ChannelInflow, read_channel
 from riprap.runtime.offsets import Inflow, Piece
 from riprap.runtime.settings import Setting
 from riprap.runtime.source_inflow import SourceInflow, read_source
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 
 
 def open_inflow(plan: Plan, setting: Setting, options: RunOptions, rates: Mapping[str, float]) -> Inflow:
@@ -24,7 +24,7 @@ def open_inflow(plan: Plan, setting: Setting, options: RunOptions, rates: Mappin
     return SourceInflow(plan, setting, options, rates)
 
 
-def read_piece(plan: Plan, setting: Setting, piece: Piece) -> dict[str, Rows]:
+def read_piece(plan: Plan, setting: Setting, piece: Piece) -> dict[str, ReadRows]:
     """Read what a task has to compute."""
     if plan.inlets:
         return {

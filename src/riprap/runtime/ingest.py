@@ -36,7 +36,7 @@ from riprap.runtime.kafka import await_brokers, decode, messages_of, set_message
 from riprap.runtime.settings import load_setting
 from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.task import Answer, load_plan, run_task
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 
 _ANSWER = "answer binary"
 
@@ -224,17 +224,17 @@ class Decode:
         yield pa.RecordBatch.from_arrays([pa.array([answer.to_json()], pa.binary())], ["answer"])
 
     @staticmethod
-    def _rows(source: Source, plan: Plan, folder: Path, table: pa.Table) -> Rows:
+    def _rows(source: Source, plan: Plan, folder: Path, table: pa.Table) -> ReadRows:
         if isinstance(source.connector, FromKafka):
             rows, bad = decode(source.connector, table, sorted(plan.needed[source.name]))
             set_messages_aside(source, RunFolder(folder, time.time).quarantine(source.name), bad)
             return rows
         columns = {c: normalise(table.column(c)) for c in table.column_names}
         if source.position is None:
-            return Rows(columns, np.zeros(table.num_rows, np.int64))
+            return ReadRows(columns, np.zeros(table.num_rows, np.int64))
         if columns[source.position].null_count:
             raise RunError(f"{source}: there is null in its position column '{source.position}'")
-        return Rows(columns, columns[source.position].cast(pa.int64()).to_numpy())
+        return ReadRows(columns, columns[source.position].cast(pa.int64()).to_numpy())
 
 
 def _free_name(session: SparkSession, name: str) -> str:

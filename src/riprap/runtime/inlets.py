@@ -12,7 +12,7 @@ import pyarrow as pa
 from riprap.channels import ChannelReader, Footer
 from riprap.compiler import Plan
 from riprap.runtime.offsets import END, Offset, Piece, is_end
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 
 
 class Inlets:
@@ -135,7 +135,7 @@ def has_all(reader: ChannelReader) -> bool:
     return reader.ended and holds_end(reader.newest)
 
 
-def read_channel(plan: Plan, folder: Path, stream: str, piece: Piece) -> Rows:
+def read_channel(plan: Plan, folder: Path, stream: str, piece: Piece) -> ReadRows:
     """Read what a task has to compute of a stream that comes by channel."""
     channel = plan.inlets[stream]
     after, upto = piece.frontiers[channel.root]
@@ -151,7 +151,7 @@ def read_channel(plan: Plan, folder: Path, stream: str, piece: Piece) -> Rows:
         rows, task, tasks = tuples.num_rows, piece.task, plan.tasks
         first = rows * task // tasks
         tuples = tuples.slice(first, rows * (task + 1) // tasks - first)
-    return Rows(
+    return ReadRows(
         {c: _one(tuples.column(c)) for c in columns},
         np.arange(tuples.num_rows),
         tuple(tuples.column(t).to_numpy() for t in tags),

@@ -28,7 +28,7 @@ from riprap.graph.connectors import BadRecord, FromKafka, Target, ToKafka
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source
 from riprap.runtime.kafka_jars import connector_jars
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -101,7 +101,9 @@ def messages_of(session: SparkSession, connector: FromKafka, batch_rows: int) ->
     return stream.load().select("value", "partition", "offset")
 
 
-def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> tuple[Rows, list[BadRecord]]:
+def decode(
+    connector: FromKafka, messages: pa.Table, columns: Sequence[str]
+) -> tuple[ReadRows, list[BadRecord]]:
     """Turn messages into tuples, numbered by partition and offset, and those that cannot be read."""
     values = messages.column("value").combine_chunks()
     partition, offset = (messages.column(name).to_numpy() for name in ("partition", "offset"))
@@ -122,7 +124,7 @@ def decode(connector: FromKafka, messages: pa.Table, columns: Sequence[str]) -> 
         for i, reason in decoded.bad
     ]
     place = (partition[decoded.good].astype(np.int64) << _OFFSET_BITS) | offset[decoded.good]
-    return Rows({c: _one(decoded.table.column(c)) for c in columns}, place), bad
+    return ReadRows({c: _one(decoded.table.column(c)) for c in columns}, place), bad
 
 
 def set_messages_aside(source: Source, folder: Path, bad: Sequence[BadRecord]) -> None:

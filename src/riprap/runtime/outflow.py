@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from riprap.channels import ChannelWriter
-from riprap.compiler import Channel
+from riprap.compiler import ChannelPlan
 from riprap.graph.operators import Outlet
 from riprap.runtime.inlets import holds_end
 from riprap.runtime.results import in_order
@@ -19,7 +19,9 @@ from riprap.state.pages import PageStore
 class Outflow:
     """Appends the batches of a stream to its channels; a batch that is there already changes nothing."""
 
-    def __init__(self, outlet: Outlet, channels: Sequence[Channel], folder: Path, results: PageStore) -> None:
+    def __init__(
+        self, outlet: Outlet, channels: Sequence[ChannelPlan], folder: Path, results: PageStore
+    ) -> None:
         self._outlet = outlet
         self._channels = tuple(channels)
         self._results = results

@@ -25,7 +25,7 @@ _KEEP = 4
 # No line is as long.
 _LONGEST = 1 << 20
 
-Line = dict[str, Any]
+JsonLine = dict[str, Any]
 
 
 class RolledLines:
@@ -48,13 +48,13 @@ class RolledLines:
         if size >= self._full:
             self._put_aside()
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[JsonLine]:
         """Yield the lines there are, oldest first; one that is being written, or was cut short, is left out."""
         with contextlib.ExitStack() as opened:
             for _, file in self._open(opened):
                 yield from _lines(file.read())
 
-    def backwards(self) -> Iterator[Line]:
+    def backwards(self) -> Iterator[JsonLine]:
         """Yield the lines there are, newest first."""
         with contextlib.ExitStack() as opened:
             for _, file in reversed(self._open(opened)):
@@ -121,9 +121,9 @@ class Following:
                 whole = file.read().rpartition(b"\n")
                 self._read[number] = start + len(whole[0]) + len(whole[1])
 
-    def new(self) -> list[Line]:
+    def new(self) -> list[JsonLine]:
         """Return the lines that came since the last time."""
-        found: list[Line] = []
+        found: list[JsonLine] = []
         with contextlib.ExitStack() as opened:
             files = self._lines._open(opened)
             for number, file in files:
@@ -136,7 +136,7 @@ class Following:
         return found
 
 
-def _lines(data: bytes) -> Iterator[Line]:
+def _lines(data: bytes) -> Iterator[JsonLine]:
     for line in data.splitlines(keepends=True):
         # One that a full disk has cut short has another behind it; a power cut may leave zeros.
         if line.endswith(b"\n") and (found := parse_line(line)) is not None:

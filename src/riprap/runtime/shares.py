@@ -28,7 +28,7 @@ from riprap.graph.operators import Source
 from riprap.runtime.offsets import Piece
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import read_source
-from riprap.stage.arrival import Entry, Rows
+from riprap.stage.arrival import Intake, ReadRows
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
 from riprap.state.ledger import page_name
@@ -40,7 +40,7 @@ LEAST_REPEATED = 200_000
 _TASK = "$task"
 
 
-class Part(NamedTuple):
+class SharedPage(NamedTuple):
     """A page with some columns of a source's rows, from number ``low`` on."""
 
     source: str
@@ -56,7 +56,7 @@ def is_worth_sharing(plan: Plan, piece: Piece) -> bool:
     return plan.tasks > 1 and plan.keyed and bool(decoded) and rows * (plan.tasks - 1) >= LEAST_REPEATED
 
 
-def leave_share(plan: Plan, site: Site, piece: Piece, *, batch: int, attempt: str) -> list[Part]:
+def leave_share(plan: Plan, site: Site, piece: Piece, *, batch: int, attempt: str) -> list[SharedPage]:
     """Decode a task's share of a batch, and leave it as pages."""
     name = partial(page_name, epoch=site.ledger.epoch, batch=batch, attempt=attempt)
     parts = []
@@ -74,11 +74,11 @@ def leave_share(plan: Plan, site: Site, piece: Piece, *, batch: int, attempt: st
                 found[_TASK] = pa.array(_tasks(plan, [found[k] for k in key]))
             page = pa.RecordBatch.from_arrays(list(found.values()), list(found))
             written = site.results.write(name(slot=f"{entry.name}/share{number}"), page)
-            parts.append(Part(entry.name, low, written))
+            parts.append(SharedPage(entry.name, low, written))
     return parts
 
 
-def take_up(plan: Plan, site: Site, piece: Piece, parts: Sequence[Part]) -> dict[str, Rows]:
+def take_up(plan: Plan, site: Site, piece: Piece, parts: Sequence[SharedPage]) -> dict[str, ReadRows]:
     """Return a task's rows of what all have left; of a source that is not shared, all rows."""
     shared = {e.name for e in _shared(plan, piece)}
     return {
@@ -89,7 +89,7 @@ def take_up(plan: Plan, site: Site, piece: Piece, parts: Sequence[Part]) -> dict
     }
 
 
-def _shared(plan: Plan, piece: Piece) -> list[Entry]:
+def _shared(plan: Plan, piece: Piece) -> list[Intake]:
     """Return the sources whose rows are of some task by their key; ticks are for every task."""
     return [e for e in plan.entries if e.key and e.tick is None and e.name in piece.sources]
 
@@ -129,7 +129,7 @@ def _tasks(plan: Plan, key: Sequence[pa.Array]) -> np.ndarray:
     return tasks
 
 
-def _gather(plan: Plan, pages: PageStore, piece: Piece, name: str, parts: Sequence[Part]) -> Rows:
+def _gather(plan: Plan, pages: PageStore, piece: Piece, name: str, parts: Sequence[SharedPage]) -> ReadRows:
     source, (start, end, _) = plan.graph[name], piece.sources[name]
     assert isinstance(source, Source)
     found = [(part.low - start, pages.read(part.page)) for part in sorted(parts, key=lambda p: p.low)]

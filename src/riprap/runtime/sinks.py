@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from riprap.adapters.console import show
-from riprap.adapters.retrying import Result, Retry, Tell
+from riprap.adapters.retrying import Retry, Returned, Tell
 from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph import connectors
 from riprap.graph.connectors import Callback, Console, FileSink, Memory, Target, ToKafka, ToSpark
@@ -159,7 +159,7 @@ class ServicePublisher:
             # All it had to take it has: others are still to be closed, and so is the run.
             self._tell("warning", what=self._what, message=str(_failure(self._sink, "to close", error)))
 
-    def _call(self, doing: str, action: Callable[[bool], Result]) -> Result:
+    def _call(self, doing: str, action: Callable[[bool], Returned]) -> Returned:
         # The query publishes from its own thread, while run.table() reads from the user's.
         with self._lock:
             try:

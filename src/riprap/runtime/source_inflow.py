@@ -22,10 +22,10 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.offsets import END, FRONTIER, Offset, Piece, is_end
 from riprap.runtime.positions import Positions
 from riprap.runtime.settings import Setting
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 
 
-def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> Rows:
+def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> ReadRows:
     """Read the columns of a source that the stage needs."""
     source = plan.graph[name]
     assert isinstance(source, Source)

@@ -20,15 +20,15 @@ from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
 from riprap.graph import connectors
-from riprap.graph.connectors import Rows as NoRows
+from riprap.graph.connectors import Rows
 from riprap.graph.operators import Custom, Outlet, Source
 from riprap.operators.chunk import Chunk
 from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
-from riprap.stage.arrival import Arrival, Rows
+from riprap.stage.arrival import Arrival, ReadRows
 from riprap.stage.batch import compute, take_in
-from riprap.stage.fused import Activity, Outcome
+from riprap.stage.fused import OperatorActivity, Outcome
 from riprap.stage.plan import is_clock
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.pages import PageStore
@@ -45,7 +45,7 @@ class Answer:
     task: int
     manifest: Manifest
     outputs: Mapping[str, Output]
-    activity: Mapping[str, Activity]
+    activity: Mapping[str, OperatorActivity]
     state: Mapping[str, tuple[int, int]]
     seconds: Mapping[str, float]
     fresh: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,9 @@ class Answer:
             task=data["task"],
             manifest=Manifest((low, high), {k: tuple(v) for k, v in data["manifest"]["pages"].items()}),
             outputs={k: Output(**v) for k, v in data["outputs"].items()},
-            activity={k: Activity(**{**v, "ports": tuple(v["ports"])}) for k, v in data["activity"].items()},
+            activity={
+                k: OperatorActivity(**{**v, "ports": tuple(v["ports"])}) for k, v in data["activity"].items()
+            },
             state={k: (v[0], v[1]) for k, v in data["state"].items()},
             seconds=data["seconds"],
             fresh=data["fresh"],
@@ -98,7 +100,7 @@ _left = _SmallPages()
 def save_plan(path: FilePath, plan: Plan) -> None:
     """Write the plan where tasks find it, without what only the driver uses: how to fetch from a system outside."""
     operators = tuple(
-        replace(o, connector=NoRows(table=o.schema.empty_table()))
+        replace(o, connector=Rows(table=o.schema.empty_table()))
         if isinstance(o, Source) and isinstance(o.connector, connectors.Source)
         else o
         for o in plan.graph
@@ -121,7 +123,7 @@ def run_task(
     batch: int,
     task: int,
     attempt: str,
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, ReadRows],
     tables: Mapping[str, pa.Table] | None = None,
     read_seconds: float = 0.0,
     end: int | None = None,

@@ -32,7 +32,7 @@ from riprap.san.errors import (
     UnknownNameError,
     UnstableError,
 )
-from riprap.san.estimates import Estimate, Precision, Simulation
+from riprap.san.estimates import Precision, RewardEstimate, Simulation
 from riprap.san.markov import Solution, solve
 from riprap.san.net import Activity, Case, InputGate, Net, OutputGate, Place
 from riprap.san.rewards import At, Impulse, Mean, Rate, Reward, Steady, Total
@@ -48,7 +48,6 @@ __all__ = [
     "Distribution",
     "Empirical",
     "Erlang",
-    "Estimate",
     "Exponential",
     "Gamma",
     "Impulse",
@@ -66,6 +65,7 @@ __all__ = [
     "ProbabilityError",
     "Rate",
     "Reward",
+    "RewardEstimate",
     "Simulation",
     "Solution",
     "SolutionError",

@@ -46,7 +46,7 @@ def half_width(values: Floats, confidence: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RewardEstimate:
     """A reward's mean over replications, with its confidence interval; ``values`` has each replication's."""
 
     mean: float
@@ -57,10 +57,10 @@ class Estimate:
     values: Floats = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, values: Floats, confidence: float = 0.95) -> Estimate:
+    def of(cls, values: Floats, confidence: float = 0.95) -> RewardEstimate:
         """Estimate from the values of replications.
 
-        >>> found = Estimate.of(np.array([1.0, 2.0, 3.0]))
+        >>> found = RewardEstimate.of(np.array([1.0, 2.0, 3.0]))
         >>> round(found.mean, 2), round(found.low, 2), round(found.high, 2)
         (2.0, -0.48, 4.48)
         """
@@ -76,12 +76,12 @@ class Estimate:
             values=values,
         )
 
-    def minus(self, other: Estimate) -> Estimate:
+    def minus(self, other: RewardEstimate) -> RewardEstimate:
         """Estimate the difference to a variant of the net that was simulated with the same seed.
 
         Both see the same draws, so the interval is narrower than those of the two suggest.
         """
-        return Estimate.of(self.values - other.values, self.confidence)
+        return RewardEstimate.of(self.values - other.values, self.confidence)
 
     def __str__(self) -> str:
         return f"{self.mean:.6g} ({self.low:.6g} to {self.high:.6g})"
@@ -91,11 +91,11 @@ class Estimate:
 class Simulation:
     """The outcome of a simulation: an estimate for every reward by name, and what it took."""
 
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, RewardEstimate]
     replications: int
     completions: int
     seconds: float
     seed: int
 
-    def __getitem__(self, reward: str) -> Estimate:
+    def __getitem__(self, reward: str) -> RewardEstimate:
         return self.estimates[reward]

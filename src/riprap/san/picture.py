@@ -9,16 +9,16 @@ from riprap.drawing.labels import shorten, shorten_name
 from riprap.drawing.layout import Slot, arrange
 from riprap.drawing.svg import ARROW, FAINT_INK, FONT, INK, MARGIN, OUTSIDE, add_text, clean, decimal
 from riprap.san.net import Net
-from riprap.san.shapes import Kind, Shape, forward, layers, shapes_of
+from riprap.san.shapes import Shape, ShapeKind, forward, layers, shapes_of
 
-_SIZES: dict[Kind, tuple[float, float]] = {
+_SIZES: dict[ShapeKind, tuple[float, float]] = {
     "place": (34, 34),
     "timed": (20, 38),
     "instantaneous": (6, 38),
     "input gate": (14, 18),
     "output gate": (14, 18),
 }
-_COLOURS: dict[Kind, tuple[str, str]] = {
+_COLOURS: dict[ShapeKind, tuple[str, str]] = {
     "place": ("#dbeafe", "#3b82f6"),
     "timed": ("#fef3c7", "#d97706"),
     "instantaneous": ("#7c8798", "#7c8798"),

@@ -13,13 +13,13 @@ from typing import Literal
 
 from riprap.san.code import BINARY, COMPARE, dotted, expression, read_by, written_by
 
-Kind = Literal["int", "float", "bool"]
-Names = Mapping[str, tuple[str, Kind]]  # what a name is in the text, and of which kind
+CodeType = Literal["int", "float", "bool"]
+NameTable = Mapping[str, tuple[str, CodeType]]  # what a name is in the text, and of which kind
 
 _FUNCTIONS = {name: f"math.{name}" for name in ("floor", "ceil", "exp", "log", "sqrt")}
 
 
-def render_condition(node: ast.expr, names: Names) -> str:
+def render_condition(node: ast.expr, names: NameTable) -> str:
     """Return the Python of an expression that is true or false.
 
     >>> render_condition(expression("n > 2 and k"), {"n": ("m[0]", "int"), "k": ("p[0]", "float")})
@@ -29,22 +29,24 @@ def render_condition(node: ast.expr, names: Names) -> str:
     return text if kind == "bool" else f"({text} != 0)"
 
 
-def render_float(node: ast.expr, names: Names) -> str:
+def render_float(node: ast.expr, names: NameTable) -> str:
     """Return the Python of an expression that is a float."""
     text, kind = _number(node, names)
     return text if kind == "float" else f"float({text})"
 
 
-def _number(node: ast.expr, names: Names) -> tuple[str, Kind]:
+def _number(node: ast.expr, names: NameTable) -> tuple[str, CodeType]:
     """Render what is to be reckoned with: Numba does not always take a condition for a number."""
     text, kind = _render(node, names)
     return (f"(1 if {text} else 0)", "int") if kind == "bool" else (text, kind)
 
 
-def _render(node: ast.expr, names: Names) -> tuple[str, Kind]:
+def _render(node: ast.expr, names: NameTable) -> tuple[str, CodeType]:
     match node:
         case ast.Constant(value=value):
-            kind: Kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
+            kind: CodeType = (
+                "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
+            )
             return ("math.inf" if value == math.inf else repr(value)), kind
         case ast.Name() | ast.Attribute():
             return names[dotted(node)]
@@ -82,7 +84,7 @@ def _render(node: ast.expr, names: Names) -> tuple[str, Kind]:
     raise AssertionError(ast.dump(node))
 
 
-def render_statements(nodes: tuple[ast.stmt, ...], names: Names) -> Iterator[str]:
+def render_statements(nodes: tuple[ast.stmt, ...], names: NameTable) -> Iterator[str]:
     """Yield the lines of a gate's function, and after them of a check that no place went below zero."""
     for node in nodes:
         yield from _statement(node, names)
@@ -91,7 +93,7 @@ def render_statements(nodes: tuple[ast.stmt, ...], names: Names) -> Iterator[str
         yield f"    e[0] = NEGATIVE; e[2] = {names[place][0][2:-1]}"
 
 
-def _statement(node: ast.stmt, names: Names) -> Iterator[str]:
+def _statement(node: ast.stmt, names: NameTable) -> Iterator[str]:
     match node:
         case ast.Assign(targets=[target], value=value):
             yield _assignment(target, value, names)
@@ -110,7 +112,7 @@ def _statement(node: ast.stmt, names: Names) -> Iterator[str]:
             yield "pass"
 
 
-def _assignment(target: ast.expr, value: ast.expr, names: Names) -> str:
+def _assignment(target: ast.expr, value: ast.expr, names: NameTable) -> str:
     place = names[dotted(target)][0]
     text, kind = _number(value, names)
     return f"{place} = {text if kind == 'int' else f'whole({text}, {place[2:-1]}, e)'}"
@@ -125,7 +127,7 @@ def constant(text: str, values: Mapping[str, float]) -> float | None:
     node = expression(text)
     if not set(read_by(node)) <= set(values):
         return None
-    names: Names = {name: (f"p[{name!r}]", "float") for name in values}
+    names: NameTable = {name: (f"p[{name!r}]", "float") for name in values}
     try:
         return float(eval(render_float(node, names), {"math": math, "p": values}))
     except (ArithmeticError, ValueError):

@@ -9,7 +9,7 @@ from typing import Literal
 from riprap.san.code import expression, read_by, statements, written_by
 from riprap.san.net import InputGate, Net
 
-Kind = Literal["place", "timed", "instantaneous", "input gate", "output gate"]
+ShapeKind = Literal["place", "timed", "instantaneous", "input gate", "output gate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Shape:
     """A place, an activity or a gate; ``detail`` is written under its name, ``about`` shown when it is pointed at."""
 
     key: str
-    kind: Kind
+    kind: ShapeKind
     name: str
     detail: str
     about: str
@@ -37,7 +37,7 @@ def shapes_of(net: Net) -> tuple[dict[str, Shape], list[tuple[str, str]]]:
         shapes[place.name] = Shape(place.name, "place", place.name, "", f"place {place.name}", place.initial)
     for activity in net.activities:
         key = f"activity {activity.name}"
-        kind: Kind = "timed" if activity.timed else "instantaneous"
+        kind: ShapeKind = "timed" if activity.timed else "instantaneous"
         odds = ", ".join(str(case.probability) for case in activity.cases)
         about = f"{key}: {activity.time or 'at once'}" + (f"; cases {odds}" if odds else "")
         shapes[key] = Shape(key, kind, activity.name, str(activity.time or ""), about)

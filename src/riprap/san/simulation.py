@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from riprap.san.errors import NetError
-from riprap.san.estimates import Estimate, Floats, Precision, Simulation
+from riprap.san.estimates import Floats, Precision, RewardEstimate, Simulation
 from riprap.san.failing import failure, not_a_number
 from riprap.san.loading import load
 from riprap.san.net import Net
@@ -123,7 +123,7 @@ class _Call:
         return found
 
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 def simulate(
@@ -135,7 +135,7 @@ def simulate(
     precision: Precision | None = None,
     seed: int,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Simulation:
     """Simulate a net from time 0 until ``until``, so many times or until a precision is reached.
@@ -173,7 +173,8 @@ def simulate(
     confidence = precision.confidence if precision is not None else 0.95
     return Simulation(
         estimates={
-            reward.name: Estimate.of(found[:, k], confidence) for k, reward in enumerate(compiled.rewards)
+            reward.name: RewardEstimate.of(found[:, k], confidence)
+            for k, reward in enumerate(compiled.rewards)
         },
         replications=len(found),
         completions=completions,

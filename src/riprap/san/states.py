@@ -23,7 +23,7 @@ from riprap.san.net import Net
 from riprap.san.rewards import Reward
 from riprap.san.source import source_of
 from riprap.san.wiring import Wiring, wire
-from riprap.san.workspace import Floats, Ints, Tables, make_tables
+from riprap.san.workspace import Floats, Ints, NetTables, make_tables
 
 Marking = tuple[int, ...]
 Landing = tuple[dict[Marking, float], Floats]  # stable markings by probability, and the impulses until then
@@ -47,7 +47,7 @@ class _Explorer:
     most: int
     parameters: list[float]
     call: dict[str, Any]  # the net's code
-    n: Tables
+    n: NetTables
     current: Marking  # the last one that was looked at
     known: dict[Marking, Landing] = field(default_factory=dict)
 

@@ -13,10 +13,10 @@ from functools import lru_cache
 from riprap.san.code import expression, read_by, statements, written_by
 from riprap.san.distributions import Exponential
 from riprap.san.net import Activity, Case, Net
-from riprap.san.rendering import Kind
+from riprap.san.rendering import CodeType
 from riprap.san.rewards import Impulse, Rate, Reward
 
-Rows = tuple[tuple[int, ...], ...]
+NumberLists = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Wiring:
     timed: int
     rates: tuple[Rate, ...]
     impulses: tuple[Impulse, ...]
-    names: dict[str, tuple[str, Kind]]  # what names are in the text that is compiled
+    names: dict[str, tuple[str, CodeType]]  # what names are in the text that is compiled
     places: dict[str, int]
-    looks: Rows  # timed activities, by the activity that completed; the last row is the beginning's
-    candidates: Rows  # instantaneous ones, likewise
-    revalued: Rows  # rate rewards, likewise
-    rewarded: Rows  # impulse rewards, counted after the rate rewards, by activity
+    looks: NumberLists  # timed activities, by the activity that completed; the last row is the beginning's
+    candidates: NumberLists  # instantaneous ones, likewise
+    revalued: NumberLists  # rate rewards, likewise
+    rewarded: NumberLists  # impulse rewards, counted after the rate rewards, by activity
 
     def follows(self, j: int) -> bool:
         """Say whether an exponential time depends on the marking: it is drawn anew when its rate changes."""
@@ -61,7 +61,7 @@ def wire(net: Net, rewards: tuple[Reward, ...]) -> Wiring:
     impulses = tuple(reward for reward in rewards if isinstance(reward, Impulse))
     timed = [activity for activity in net.activities if activity.timed]
     activities = (*timed, *(activity for activity in net.activities if not activity.timed))
-    names: dict[str, tuple[str, Kind]] = {p.name: (f"m[{i}]", "int") for i, p in enumerate(net.places)}
+    names: dict[str, tuple[str, CodeType]] = {p.name: (f"m[{i}]", "int") for i, p in enumerate(net.places)}
     names |= {name: (f"p[{i}]", "float") for i, name in enumerate(net.parameters)}
     # These are looked at once in every stable marking, so only timed activities lead to them: one completed in each.
     reactive = {j for j, activity in enumerate(timed) if activity.reactivate is not None}

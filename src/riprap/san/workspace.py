@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-class Tables(NamedTuple):
+class NetTables(NamedTuple):
     """What a net is, apart from its code."""
 
     flags: Ints  # of an activity: which code it has
@@ -78,7 +78,7 @@ class Work(NamedTuple):
     markings: Ints
 
 
-def make_tables(wiring: Wiring, spans: Sequence[tuple[float, float]]) -> Tables:
+def make_tables(wiring: Wiring, spans: Sequence[tuple[float, float]]) -> NetTables:
     """Write a net as tables."""
     activities, number = wiring.activities, wiring.places
     code, gates = put_by_code(wiring), gates_of(wiring)
@@ -107,7 +107,7 @@ def make_tables(wiring: Wiring, spans: Sequence[tuple[float, float]]) -> Tables:
         if activity.timed:
             flags[j] |= kernel.MARKED * any(map(math.isnan, values)) | kernel.FOLLOWS * wiring.follows(j)
             flags[j] |= kernel.REACTIVE * (activity.reactivate is not None)
-    return Tables(
+    return NetTables(
         np.array(flags, np.int64),
         *_pairs([[(place, -n) for place, n in row] for row in takes]),
         *_pairs(takes),

@@ -30,7 +30,7 @@ Tags = tuple[Ints, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ReadRows:
     """Rows of one entry as they were read.
 
     A source's have a ``position``. Those of a channel have ``tags`` instead, and there may be punctuations among them,
@@ -46,7 +46,7 @@ class Rows:
     def rows(self) -> int:
         return len(self.position)
 
-    def take(self, which: Ints) -> Rows:
+    def take(self, which: Ints) -> ReadRows:
         """Return some of the rows, and all punctuations."""
         index = pa.array(which)
         return replace(
@@ -58,7 +58,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Intake:
     """What the stage needs to know of a stream that comes in.
 
     ``key`` is the columns of the stage's key, None where the stream has none of its own (its tuples stay together).
@@ -123,8 +123,8 @@ class Arrival:
 
 
 def arrive(
-    entries: Sequence[Entry],
-    rows: Mapping[str, Rows],
+    entries: Sequence[Intake],
+    rows: Mapping[str, ReadRows],
     *,
     batch: int = 0,
     aligned: bool = False,
@@ -171,7 +171,7 @@ def arrive(
     return Arrival(chunks, ticks, keys, tags, all(e.root is None for e in entries))
 
 
-def key_rows(entries: Sequence[Entry], rows: Mapping[str, Rows]) -> tuple[KeyTable, dict[str, Codes]]:
+def key_rows(entries: Sequence[Intake], rows: Mapping[str, ReadRows]) -> tuple[KeyTable, dict[str, Codes]]:
     """Return the key table of all rows, and each entry's codes in it."""
     counts = [rows[e.name].rows for e in entries]
     keyed = next((e for e in entries if e.key is not None), None)
@@ -195,8 +195,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _rank(
-    entries: Sequence[Entry],
-    read: Mapping[str, Rows],
+    entries: Sequence[Intake],
+    read: Mapping[str, ReadRows],
     tags: Mapping[str, Tags],
     marks: Mapping[str, Tags],
     root: int,
@@ -242,7 +242,7 @@ def _end_to_end(numbers: Sequence[Ints]) -> Ints:
     return numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
 
 
-def _source_tags(entry: Entry, read: Rows, batch: int, aligned: bool) -> Tags:
+def _source_tags(entry: Intake, read: ReadRows, batch: int, aligned: bool) -> Tags:
     assert entry.number is not None
     own: Tags = (_throughout(entry.number, read.rows), read.position)
     if entry.ordering is not None:
@@ -255,7 +255,7 @@ def _throughout(number: int, rows: int) -> Ints:
     return np.broadcast_to(np.int64(number), rows)
 
 
-def _channel_tags(entry: Entry, tags: Tags, batch: int) -> Tags:
+def _channel_tags(entry: Intake, tags: Tags, batch: int) -> Tags:
     if entry.root is None or not tags:
         return tags
     return np.full(len(tags[0]), batch, np.int64), np.full(len(tags[0]), entry.root, np.int64), *tags
@@ -280,7 +280,7 @@ def _in_order(columns: Tags) -> bool:
     return True
 
 
-def _chunk(read: Rows, rank: Ints, code: Codes, path: Path) -> Chunk:
+def _chunk(read: ReadRows, rank: Ints, code: Codes, path: Path) -> Chunk:
     columns = read.columns
     if not _in_order((rank, *path)):
         order = np.lexsort((*path[::-1], rank))
@@ -305,6 +305,6 @@ def _marked(chunk: Chunk, rank: Ints, path: Path) -> Chunk:
     return replace(chunk, marks=Marks(at, rank[which], every, tuple(p[which] for p in path)))
 
 
-def _ticks(read: Rows, rank: Ints, column: str) -> Ticks:
+def _ticks(read: ReadRows, rank: Ints, column: str) -> Ticks:
     order = np.argsort(rank, kind="stable")
     return Ticks(rank[order], order_numbers(read.columns[column])[order])

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.stage.arrival import Arrival, Rows, arrive
+from riprap.stage.arrival import Arrival, ReadRows, arrive
 from riprap.stage.fused import Outcome, State, run_stage
 from riprap.stage.plan import Plan, clock_slot, is_clock
 from riprap.state.hashing import first_hash
@@ -20,7 +20,7 @@ from riprap.state.keys import KeyTable
 from riprap.state.windows import Contents, gather, keys_in, make_page
 
 
-def take_in(plan: Plan, rows: Mapping[str, Rows], span: tuple[int, int], *, batch: int) -> Arrival:
+def take_in(plan: Plan, rows: Mapping[str, ReadRows], span: tuple[int, int], *, batch: int) -> Arrival:
     """Put a batch's rows in order, those of the buckets of a span. Without state any row may be any task's."""
     return arrive(
         plan.entries,

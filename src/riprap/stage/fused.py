@@ -23,7 +23,7 @@ State = Mapping[str, Pages]
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class OperatorActivity:
     """What an operator did in a batch.
 
     ``ports`` and ``streams`` say how many tuples came in by each port and went out on each stream, where that is not
@@ -50,7 +50,7 @@ class Outcome:
     arrival: Arrival
     outputs: dict[str, Chunk] = field(default_factory=dict)
     pages: dict[str, tuple[pa.RecordBatch, int]] = field(default_factory=dict)
-    activity: dict[str, Activity] = field(default_factory=dict)
+    activity: dict[str, OperatorActivity] = field(default_factory=dict)
     fresh: dict[str, pa.RecordBatch] = field(default_factory=dict)
     watched: dict[str, Chunk] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ def run_stage(
     for operator in graph:
         if isinstance(operator, Source | Inlet):
             rows = stage.chunks[operator.name].rows
-            stage.outcome.activity[operator.name] = Activity(rows, rows, 0.0)
+            stage.outcome.activity[operator.name] = OperatorActivity(rows, rows, 0.0)
         else:
             stage.run(operator, lead=lead)
         for stream in operator.outputs:
@@ -222,11 +222,11 @@ class _Stage:
         )
 
 
-def _activity(operator: Operator, given: Given, result: Result, seconds: float) -> Activity:
+def _activity(operator: Operator, given: Given, result: Result, seconds: float) -> OperatorActivity:
     ports = tuple(c.rows for c in given.inputs)
     made = tuple(c.rows for c in result.outputs)
     several = len(operator.outputs) > 1
-    return Activity(
+    return OperatorActivity(
         sum(ports),
         sum(made),
         seconds,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
 from riprap.protection import Saving
-from riprap.stage.arrival import Entry
+from riprap.stage.arrival import Intake
 
 _CLOCK = "clock/"
 
@@ -28,7 +28,7 @@ def is_clock(slot: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
+class ChannelPlan:
     """A stream on its way from one processing element to others that read it by one key.
 
     ``key`` is None where every reader takes all of it. ``root`` is what its frontiers count: batches of a processing
@@ -58,13 +58,13 @@ class Plan:
 
     name: str
     graph: Graph
-    entries: tuple[Entry, ...]
+    entries: tuple[Intake, ...]
     needed: Mapping[str, frozenset[str]]
     buckets: int
     tasks: int
     sources: tuple[str, ...] = ()
-    inlets: Mapping[str, Channel] = field(default_factory=dict)
-    outlets: Mapping[str, tuple[Channel, ...]] = field(default_factory=dict)
+    inlets: Mapping[str, ChannelPlan] = field(default_factory=dict)
+    outlets: Mapping[str, tuple[ChannelPlan, ...]] = field(default_factory=dict)
     root: str = ""
     aligned: bool = False
     origin: int = 1
@@ -114,4 +114,4 @@ class Layout:
 
     graph: Graph
     plans: tuple[Plan, ...]
-    channels: tuple[Channel, ...]
+    channels: tuple[ChannelPlan, ...]

@@ -37,7 +37,7 @@ _REMEDY = (
     "Put it back from a copy; or take the run up, which goes on from its checkpoints and says what is lost"
 )
 
-Pages = Mapping[str, tuple[str, ...]]
+PageNames = Mapping[str, tuple[str, ...]]
 
 
 def page_name(*, epoch: int, batch: int, attempt: str, slot: str) -> str:
@@ -55,7 +55,7 @@ class Manifest:
     """The state pages of a range of buckets, by ``operator/port``, newest page first; they count for no others."""
 
     buckets: tuple[int, int]
-    pages: Pages
+    pages: PageNames
 
 
 @dataclass(frozen=True, slots=True)

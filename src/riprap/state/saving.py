@@ -16,7 +16,7 @@ from typing import Any
 
 from riprap.errors import DamagedFileError, FormatError
 
-Kind = type | UnionType
+FieldType = type | UnionType
 COPY_OR_NEW = "Put it back from a copy, or start a new run"
 
 
@@ -65,7 +65,7 @@ def sync_file(path: Path) -> None:
 
 
 def load_json(
-    path: Path, form: str | None, entries: Mapping[str, Kind], *, remedy: str = COPY_OR_NEW
+    path: Path, form: str | None, entries: Mapping[str, FieldType], *, remedy: str = COPY_OR_NEW
 ) -> dict[str, Any] | None:
     """Read an object of a format and check its entries; None if there is no such file.
 

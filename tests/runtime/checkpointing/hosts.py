@@ -24,7 +24,7 @@ from riprap.runtime.checkpointing import durable as durables
 from riprap.runtime.checkpointing import recovery
 from riprap.runtime.checkpointing.checkpointer import Checkpointer, FreshPage
 from riprap.runtime.checkpointing.durable import Durable
-from riprap.runtime.checkpointing.protection import Protection
+from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
@@ -138,7 +138,7 @@ class Host(Element):
             tell=tell,
         ).run()
         self.record = self._site.ledger.get(self._site.ledger.batches()[-1])
-        self.protection = Protection.of(
+        self.protection = ElementProtection.of(
             plan, self._site, durable, layouts, home=folder, channels=folder / "channels"
         )
         self.checkpointer = Checkpointer(

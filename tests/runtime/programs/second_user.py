@@ -27,7 +27,7 @@ from riprap.operators.custom import HELD
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.site import Site, take_hold
 from riprap.runtime.task import run_task
-from riprap.stage.arrival import Rows
+from riprap.stage.arrival import ReadRows
 from riprap.state.keys import encode_keys
 from riprap.state.leases import sweep
 from riprap.state.ledger import Record
@@ -107,7 +107,7 @@ def run_batch(site: Site, batch: int) -> None:
     abandon_all()
     plan = compile_graph(telling(Total).graph(), buckets=1, tasks=1).plans[0]
     table = table_of(1)
-    rows = Rows({c: table.column(c).combine_chunks() for c in plan.needed["source"]}, np.array([batch]))
+    rows = ReadRows({c: table.column(c).combine_chunks() for c in plan.needed["source"]}, np.array([batch]))
     answer = run_task(plan, site, batch=batch, task=0, attempt="0", rows={"source": rows})
     site.ledger.write(Record(epoch=0, batch=batch, manifests=(answer.manifest,), time=0.0))
 

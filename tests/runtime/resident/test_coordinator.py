@@ -35,10 +35,10 @@ class FakeTask:
         hello = {"token": TOKEN, "task": task, "attempt": attempt, "riprap": version("riprap"), **other}
         self.link = connect(coordinator)
         self._inbox = wire.Inbox(self.link)
-        self._heard: list[wire.Message] = []
+        self._heard: list[wire.WireMessage] = []
         wire.send(self.link, wire.HELLO, json.dumps(hello).encode())
 
-    def hear(self) -> wire.Message | None:
+    def hear(self) -> wire.WireMessage | None:
         """Return the next message, None when the coordinator has hung up."""
         while not self._heard:
             messages = self._inbox.read()
@@ -47,7 +47,7 @@ class FakeTask:
             self._heard += messages
         return self._heard.pop(0)
 
-    def answer(self, work: wire.Message, body: bytes) -> None:
+    def answer(self, work: wire.WireMessage, body: bytes) -> None:
         wire.send(self.link, wire.DONE, body, number=work.round)
 
     def serve(self) -> None:
@@ -82,7 +82,7 @@ def serve(coordinator: Coordinator, task: int, attempt: int) -> None:
     _SERVING[-1].start()
 
 
-def heard(task: FakeTask) -> wire.Message:
+def heard(task: FakeTask) -> wire.WireMessage:
     message = task.hear()
     assert message is not None
     return message

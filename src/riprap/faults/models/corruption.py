@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.faults import Change, Exposed, FaultModel, Words
+from riprap.graph.faults import ColumnChange, Exposed, FaultModel, Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Corruption(FaultModel):
     """Values of some columns are changed: a random bit of each, or as a function says."""
 
     columns: tuple[str, ...]
-    change: Change | Literal["bits"] = "bits"
+    change: ColumnChange | Literal["bits"] = "bits"
 
     @property
     def drawn(self) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from riprap.model.arrays import Asked
-from riprap.model.tokens.faults import Faults
-from riprap.model.tokens.names import Names
-from riprap.model.tokens.tuples import Tuples
+from riprap.model.tokens.faults import FaultNet
+from riprap.model.tokens.names import NetNames
+from riprap.model.tokens.tuples import TupleNet
 from riprap.model.wiring import Wired
 from riprap.san import Activity, At, Impulse, InputGate, Mean, Net, Place, Rate, Reward, Total
 
@@ -24,7 +24,7 @@ _FIRST = 20  # the priority of counting
 
 def net_of(name: str, wired: Wired, asked: Asked, *, memoryless: bool = False) -> Net:
     """Make the net of a model and of what goes wrong with it."""
-    tuples, faults = Tuples(wired, memoryless=memoryless), Faults(wired, asked, memoryless=memoryless)
+    tuples, faults = TupleNet(wired, memoryless=memoryless), FaultNet(wired, asked, memoryless=memoryless)
     places = {**tuples.places(), **faults.places()}
     return Net(
         name,
@@ -35,7 +35,7 @@ def net_of(name: str, wired: Wired, asked: Asked, *, memoryless: bool = False) -
 
 def rewards_of(wired: Wired, asked: Asked, *, memoryless: bool = False) -> list[Reward]:
     """Return what is asked of such a net: availability, also if faults did not spread, and what is counted."""
-    names, until = Names(wired), asked.horizon
+    names, until = NetNames(wired), asked.horizon
     counted: Iterator[Reward] = (
         Impulse(name, {_counts(place): place for place in places}, Total(0.0, until))
         if memoryless
@@ -49,7 +49,7 @@ def rewards_of(wired: Wired, asked: Asked, *, memoryless: bool = False) -> list[
     ]
 
 
-def _counting(names: Names) -> Iterator[Activity]:
+def _counting(names: NetNames) -> Iterator[Activity]:
     """Yield what takes away what is counted, at once: places that only grow would have no end of markings."""
     for place in dict.fromkeys(place for places in names.counters().values() for place in places):
         emptied = InputGate(when=f"{place} > 0", then=f"{place} = 0")

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Asked
-from riprap.model.tokens.names import TICK, Names
+from riprap.model.tokens.names import TICK, NetNames
 from riprap.model.wiring import Wired
 from riprap.san import Activity, Case, Deterministic, Exponential, InputGate, OutputGate
 
 
-class Faults(Names):
+class FaultNet(NetNames):
     """The part of a net that faults are."""
 
     def __init__(self, wired: Wired, asked: Asked, *, memoryless: bool = False) -> None:

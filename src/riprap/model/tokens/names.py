@@ -13,7 +13,7 @@ from riprap.san import Deterministic, Distribution, Exponential
 TICK = 0.01
 
 
-class Names:
+class NetNames:
     """What is called what in the net of a model, and how long things take in it.
 
     ``memoryless`` times are exponential with the same means, and processing takes none: such a net can be solved.

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from riprap.model.tokens.names import Names
+from riprap.model.tokens.names import NetNames
 from riprap.san import Activity, Case, Deterministic, InputGate, OutputGate
 
 # Tuples that wait in front of a port before those who send to it have to wait.
 _BUFFER = 1000
 
 
-class Tuples(Names):
+class TupleNet(NetNames):
     """The part of a net that tuples pass through."""
 
     def places(self) -> dict[str, int]:

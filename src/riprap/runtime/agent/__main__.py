@@ -19,7 +19,7 @@ from riprap.errors import FormatError, RiprapError
 from riprap.runtime.agent import FORMAT
 from riprap.runtime.agent.kept import KeptElement
 from riprap.runtime.checkpointing.checkpointer import FreshPage, Status
-from riprap.runtime.checkpointing.protection import Protection
+from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.link import Link, Message
 from riprap.state.checkpoints.increments import load_compiled
 from riprap.state.leases import sweep
@@ -68,7 +68,7 @@ class Agent:
                 )
             record = message["record"]
             self._elements[place] = KeptElement(
-                Protection.from_json(message["protection"]),
+                ElementProtection.from_json(message["protection"]),
                 Path(message["folder"]),
                 Record.from_json(record) if record is not None else None,
                 {operator: Status(**status) for operator, status in message["statuses"].items()},

@@ -20,7 +20,7 @@ from typing import Any
 from riprap import errors
 from riprap.errors import RunError
 from riprap.runtime.agent import FORMAT
-from riprap.runtime.checkpointing.protection import Protection
+from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.link import Link, Message, environment_with, search_path
 from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
@@ -68,7 +68,7 @@ class HiredAgent:
         """The number of its process."""
         return self._process.pid
 
-    def open(self, protection: Protection, folder: Path, record: Record | None, tell: Tell) -> Saver:
+    def open(self, protection: ElementProtection, folder: Path, record: Record | None, tell: Tell) -> Saver:
         """Have an element saved from now on; that its store cannot be opened is an error."""
         saver = Saver(self, protection, folder, record, tell)
         with self._changing:
@@ -193,7 +193,12 @@ class Saver:
     """What saves one element, as the element has it: told of every batch that is on record and handed over."""
 
     def __init__(
-        self, agent: HiredAgent, protection: Protection, folder: Path, record: Record | None, tell: Tell
+        self,
+        agent: HiredAgent,
+        protection: ElementProtection,
+        folder: Path,
+        record: Record | None,
+        tell: Tell,
     ) -> None:
         self.tell = tell
         self._agent = agent
@@ -283,7 +288,7 @@ class Saver:
                 self._closed = True
 
 
-def what_came(protection: Protection, answers: Sequence[Answer]) -> dict[str, Any]:
+def what_came(protection: ElementProtection, answers: Sequence[Answer]) -> dict[str, Any]:
     """Return which pages came in with a batch, and how many tuples each protected operator had."""
     names = [operator.name for operator in protection.operators]
     return {

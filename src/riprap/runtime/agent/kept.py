@@ -11,7 +11,7 @@ from pathlib import Path
 
 from riprap.runtime.agent.lock import hold
 from riprap.runtime.checkpointing.checkpointer import Checkpointer, FreshPage, Status
-from riprap.runtime.checkpointing.protection import Protection
+from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Link
 from riprap.runtime.retention import Retention
@@ -23,7 +23,7 @@ class KeptElement:
 
     def __init__(
         self,
-        protection: Protection,
+        protection: ElementProtection,
         folder: Path,
         record: Record | None,
         statuses: Mapping[str, Status],

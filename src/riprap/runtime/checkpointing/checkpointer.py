@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from riprap.channels import ChannelReader
 from riprap.errors import CorruptValueError, MissingPageError
-from riprap.runtime.checkpointing.protection import Protected, Protection, Range
+from riprap.runtime.checkpointing.protection import ElementProtection, Protected, Range
 from riprap.runtime.checkpointing.schedule import Schedule
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
@@ -118,7 +118,7 @@ class Checkpointer:
 
     def __init__(
         self,
-        protection: Protection,
+        protection: ElementProtection,
         newest: Record | None,
         *,
         clock: Callable[[], float],

@@ -10,19 +10,19 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from riprap.runtime.checkpointing.contents import Holding
+from riprap.runtime.checkpointing.contents import SlotContents
 from riprap.state.hashing import Hashes, hash_arrays
 from riprap.state.windows import Ints, align
 
-Kind = Literal["new", "gone", "changed"]
+ChangeKind = Literal["new", "gone", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """A key whose state differs: its place among the keys of either version (-1: it is not there), and which tuples
     came and went, by their places in the slot."""
 
-    kind: Kind
+    kind: ChangeKind
     before: int
     after: int
     came: Ints
@@ -30,15 +30,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SlotComparison:
     """Two versions of a slot side by side."""
 
-    before: Holding
-    after: Holding
-    changes: tuple[Change, ...]
+    before: SlotContents
+    after: SlotContents
+    changes: tuple[KeyChange, ...]
     same: int
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: ChangeKind) -> int:
         return sum(change.kind == kind for change in self.changes)
 
     @property
@@ -50,7 +50,7 @@ class Comparison:
         return sum(len(change.went) for change in self.changes)
 
 
-def compare(before: Holding, after: Holding, *, slides: bool) -> Comparison:
+def compare(before: SlotContents, after: SlotContents, *, slides: bool) -> SlotComparison:
     """Compare two versions of a slot; ``slides`` if it holds the newest so many tuples of each key."""
     old, new = tuple_hashes(before), tuple_hashes(after)
     _, before_code, after_code = align(before.keys.hashes, after.keys.hashes)
@@ -63,9 +63,9 @@ def compare(before: Holding, after: Holding, *, slides: bool) -> Comparison:
         if counters and not len(came) and not len(went):
             same += 1
             continue
-        kind: Kind = "new" if b < 0 else "gone" if a < 0 else "changed"
-        changes.append(Change(kind, b, a, came + has[0], went + had[0]))
-    return Comparison(before, after, tuple(changes), same)
+        kind: ChangeKind = "new" if b < 0 else "gone" if a < 0 else "changed"
+        changes.append(KeyChange(kind, b, a, came + has[0], went + had[0]))
+    return SlotComparison(before, after, tuple(changes), same)
 
 
 def differ(before: Hashes, after: Hashes, *, slides: bool) -> tuple[Ints, Ints]:
@@ -124,7 +124,7 @@ def overlap(before: Sequence[int], after: Sequence[int]) -> int:
     return matched
 
 
-def tuple_hashes(holding: Holding) -> Hashes:
+def tuple_hashes(holding: SlotContents) -> Hashes:
     """Return a number for each tuple that is the same for tuples that are the same."""
     tuples = holding.contents.tuples
     columns = [_plain(tuples.field(number)) for number in range(tuples.type.num_fields)]
@@ -145,12 +145,12 @@ def _plain(column: pa.Array) -> pa.Array:
     return column if plain else pa.array([repr(each) for each in column.to_pylist()], pa.string())
 
 
-def _span(holding: Holding, code: int) -> tuple[int, int]:
+def _span(holding: SlotContents, code: int) -> tuple[int, int]:
     if code < 0:
         return 0, 0
     return int(holding.contents.offsets[code]), int(holding.contents.offsets[code + 1])
 
 
-def _counters(holding: Holding, code: int) -> list[int]:
+def _counters(holding: SlotContents, code: int) -> list[int]:
     counters: list[int] = holding.contents.counters[code].tolist()
     return counters

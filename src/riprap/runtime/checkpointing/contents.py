@@ -20,11 +20,11 @@ from riprap.state.windows import Contents, Ints, gather, keys_in, ranges
 
 # What the pages of an operator with objects of the user's hold.
 _OBJECT, _TOKEN = "object", "token"
-Show = Callable[[bytes], str]
+ShowObject = Callable[[bytes], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class SlotContents:
     """What the keys of a slot hold, with names for the key's columns and the tuples' fields."""
 
     keys: KeyTable
@@ -54,7 +54,7 @@ class Holding:
         order: Ints = pc.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy()
         return order.astype(np.int64)
 
-    def table(self, show: Show | None = None) -> pa.Table:
+    def table(self, show: ShowObject | None = None) -> pa.Table:
         """Return a row for each tuple, and one for each key that holds none.
 
         The columns are the key's, ``held``, ``counters``, ``nr`` (1 is the oldest) and the tuples'. Of an object there
@@ -77,7 +77,7 @@ class Holding:
             columns[f"{name} (tuple)" if name in columns else name] = column.take(index)
         return pa.table(columns)
 
-    def fields(self, show: Show | None = None) -> dict[str, pa.Array]:
+    def fields(self, show: ShowObject | None = None) -> dict[str, pa.Array]:
         """Return the fields of all tuples by name; of an object its size, and what ``show`` makes of it."""
         tuples = self.contents.tuples
         fields = {name: tuples.field(number) for number, name in enumerate(self.names)}
@@ -89,16 +89,16 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateVersion:
     """A version of an operator's state, slot by slot."""
 
     restored: Restored
-    slots: Mapping[str, Holding]
+    slots: Mapping[str, SlotContents]
 
 
 def read_state(
     versions: Versions, about: About, version: int, warn: Warn, *, key: str | None = None
-) -> State:
+) -> StateVersion:
     """Read a version; ``key`` is the text of the one key that is wanted. Damage is left out, and told of."""
     manifest = versions.manifest(version)
     restored = restore(
@@ -120,14 +120,14 @@ def read_state(
         for slot, pages in restored.slots.items()
         if not is_clock(slot)
     }
-    return State(restored, slots)
+    return StateVersion(restored, slots)
 
 
-def _holding(pages: Sequence[pa.RecordBatch], about: About, key: str | None) -> Holding:
+def _holding(pages: Sequence[pa.RecordBatch], about: About, key: str | None) -> SlotContents:
     full = [page for page in pages if page.num_rows]
     if not full:
         nothing = Contents(np.zeros(1, np.int64), pa.array([], pa.struct([])), np.zeros((0, 1), np.int64))
-        return Holding(KeyTable(np.empty(0, np.uint64), (), np.empty(0, bool)), nothing, (), ())
+        return SlotContents(KeyTable(np.empty(0, np.uint64), (), np.empty(0, bool)), nothing, (), ())
     keys, _ = join_tables([keys_in(page) for page in full])
     if key is not None:
         texts = key_texts(keys)
@@ -142,7 +142,7 @@ def _holding(pages: Sequence[pa.RecordBatch], about: About, key: str | None) -> 
         keys, contents = keys.take(there), Contents(offsets, contents.tuples, contents.counters[there])
     columns = len(keys.columns)
     named = about.key if len(about.key) == columns else tuple(f"k{number}" for number in range(columns))
-    return Holding(keys, contents, named, tuple(about.columns.get(f.name, f.name) for f in layout))
+    return SlotContents(keys, contents, named, tuple(about.columns.get(f.name, f.name) for f in layout))
 
 
 def key_texts(keys: KeyTable) -> list[str]:

@@ -9,15 +9,14 @@ from typing import Any
 
 from riprap.errors import OwnershipError, RunError
 from riprap.ownership import read_file
-from riprap.runtime.crash import Step as CrashStep
-from riprap.runtime.crash import reach
+from riprap.runtime.crash import Step, reach
 from riprap.runtime.folder import read_about
-from riprap.state.checkpoints.versions import Step, Versions
+from riprap.state.checkpoints.versions import SaveStep, Versions
 from riprap.state.seals import KEY_FILE
 from riprap.state.stores import Store, open_store
 
 FOLDER = "checkpoints"
-_STEPS: dict[Step, CrashStep] = {
+_STEPS: dict[SaveStep, Step] = {
     "values": "checkpoint-values",
     "between": "checkpoint-between",
     "manifest": "checkpoint-manifest",
@@ -69,7 +68,7 @@ class Durable:
         """Return the checkpoints of an operator."""
         number = 0
 
-        def at(step: Step) -> None:
+        def at(step: SaveStep) -> None:
             nonlocal number
             number += step == "values"
             reach(_STEPS[step], number, operator)

@@ -33,7 +33,7 @@ class Protected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
+class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
     ``spans`` are the buckets of each task, ``inlets`` the folders of the channels it reads, each with what its
@@ -59,7 +59,7 @@ class Protection:
         *,
         home: Path,
         channels: Path,
-    ) -> Protection:
+    ) -> ElementProtection:
         """Take from a plan what its agent has to know."""
         operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
         return cls(
@@ -96,7 +96,7 @@ class Protection:
         return {**asdict(self), "durable": self.durable.address()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Protection:
+    def from_json(cls, data: Mapping[str, Any]) -> ElementProtection:
         """Take a protection from another process."""
         return cls(
             element=data["element"],

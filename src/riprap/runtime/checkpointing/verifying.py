@@ -14,7 +14,7 @@ from riprap.state.checkpoints.manifest import Saved
 from riprap.state.checkpoints.restoring import restore
 from riprap.state.checkpoints.versions import Versions
 
-Tell = Callable[[int], None]
+OnRead = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verification:
     """What came of reading a version. ``lost`` counts the tuples that would be missing if it were restored."""
 
     operator: str
@@ -52,17 +52,17 @@ class Verifier:
 
     versions: Versions
     about: About
-    tell: Tell = lambda size: None
+    tell: OnRead = lambda size: None
     checked: int = 0
     _known: dict[str, tuple[Damage, ...]] = field(default_factory=dict)
 
-    def verify(self, number: int) -> Verdict:
+    def verify(self, number: int) -> Verification:
         """Check a version."""
         try:
             manifest = self.versions.manifest(number)
         except (CorruptValueError, FormatError) as error:
             damage = Damage(why=str(error))
-            return Verdict(operator=self.about.name, version=number, damages=(damage,), usable=False)
+            return Verification(operator=self.about.name, version=number, damages=(damage,), usable=False)
         damages = [
             *self._refusals(number),
             *(
@@ -73,7 +73,7 @@ class Verifier:
             ),
         ]
         usable, lost = self._outcome(number) if damages else (True, 0)
-        return Verdict(
+        return Verification(
             operator=self.about.name,
             version=number,
             values=len(manifest.values),

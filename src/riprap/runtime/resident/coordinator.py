@@ -24,7 +24,7 @@ from importlib.metadata import version
 
 from riprap.errors import FormatError, RunError
 from riprap.runtime.resident import wire
-from riprap.runtime.resident.wire import Inbox, Message
+from riprap.runtime.resident.wire import Inbox, WireMessage
 
 _LOOK_SECONDS = 0.02
 _REPLACED = "a newer attempt of this task has taken its place"
@@ -196,7 +196,7 @@ class Coordinator:
                     self._dismiss(connection, "the batch is computed")
                     return
 
-    def _greet(self, connection: _Connection, message: Message) -> bool:
+    def _greet(self, connection: _Connection, message: WireMessage) -> bool:
         """Take a connection on as a task's newest attempt, or send it away; say which."""
         try:
             said = json.loads(message.body)

@@ -25,9 +25,9 @@ from riprap.runtime.crash import reach
 from riprap.runtime.inflow import read_piece
 from riprap.runtime.offsets import Piece
 from riprap.runtime.resident import wire
-from riprap.runtime.resident.wire import Inbox, Message
+from riprap.runtime.resident.wire import Inbox, WireMessage
 from riprap.runtime.settings import load_setting
-from riprap.runtime.shares import Part, leave_share, take_up
+from riprap.runtime.shares import SharedPage, leave_share, take_up
 from riprap.runtime.task import load_plan, run_task
 
 # So often a task without work looks whether it still has a parent.
@@ -81,7 +81,7 @@ class Resident:
         if work["parts"] is None:
             rows = read_piece(plan, setting, piece)
         else:
-            rows = take_up(plan, site, piece, [Part(*part) for part in work["parts"]])
+            rows = take_up(plan, site, piece, [SharedPage(*part) for part in work["parts"]])
         answer = run_task(
             plan,
             site,
@@ -104,7 +104,7 @@ def _keep_memory() -> None:
             ctypes.CDLL(None).mallopt(option, size)
 
 
-def _messages(link: socket.socket) -> Iterator[Message]:
+def _messages(link: socket.socket) -> Iterator[WireMessage]:
     """Yield what the coordinator says, until it is gone."""
     parent, inbox = os.getppid(), Inbox(link)
     while True:

@@ -28,7 +28,7 @@ MOST_OF_A_STRANGER = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WireMessage:
     """A message, as it was sent."""
 
     kind: int
@@ -49,7 +49,7 @@ class Inbox:
         self._data = bytearray()
         self.most = most
 
-    def read(self) -> list[Message] | None:
+    def read(self) -> list[WireMessage] | None:
         """Take what has come in, once; return the messages that are whole, None when the other side is gone."""
         try:
             data = self._link.recv(1 << 16)
@@ -63,7 +63,7 @@ class Inbox:
             found.append(message)
         return found
 
-    def _next(self) -> Message | None:
+    def _next(self) -> WireMessage | None:
         if len(self._data) < _HEAD.size:
             return None
         version, kind, number, length = _HEAD.unpack_from(self._data)
@@ -79,4 +79,4 @@ class Inbox:
             return None
         body = bytes(self._data[_HEAD.size : end])
         del self._data[:end]
-        return Message(kind, number, body)
+        return WireMessage(kind, number, body)

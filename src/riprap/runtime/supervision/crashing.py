@@ -15,7 +15,7 @@ from riprap.runtime.supervision.process import session_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crash:
+class Killed:
     """What was killed: the processes, and how many pages were wiped."""
 
     element: str
@@ -24,14 +24,14 @@ class Crash:
     pages: int = 0
 
 
-def kill_process(run: Path, element: str) -> Crash:
+def kill_process(run: Path, element: str) -> Killed:
     """Kill the driver process of an element."""
     found = _find(run, element)
     _driver(found).kill()
-    return Crash(element=element, process=found.process, pids=(found.pid,))
+    return Killed(element=element, process=found.process, pids=(found.pid,))
 
 
-def kill_executor(run: Path, element: str) -> Crash:
+def kill_executor(run: Path, element: str) -> Killed:
     """Kill an executor of an element's driver process; where Spark runs inside of it, one of its Python workers."""
     found = _find(run, element)
     started = _driver(found).children(recursive=True)
@@ -40,7 +40,7 @@ def kill_executor(run: Path, element: str) -> Crash:
     # The newest worker is most likely to be in use. Those that are idle end by themselves, and leave who starts them.
     for victim in [*executors[:1], *workers[-1:], *daemons[:1]]:
         victim.kill()
-        return Crash(element=element, process=found.process, pids=(victim.pid,))
+        return Killed(element=element, process=found.process, pids=(victim.pid,))
     raise RunError(
         f"the driver process of '{element}', pid {found.pid}, has no executor or worker on this host yet"
     )
@@ -51,7 +51,7 @@ def workers_of(run: Path, element: str) -> list[psutil.Process]:
     return _daemons_and_workers(_driver(_find(run, element)).children(recursive=True))[1]
 
 
-def kill_host(run: Path, element: str) -> Crash:
+def kill_host(run: Path, element: str) -> Killed:
     """Kill an element's driver process with all it started, and wipe the element's pages, as if a host were lost."""
     found = _find(run, element)
     driver = _driver(found)
@@ -65,7 +65,7 @@ def kill_host(run: Path, element: str) -> Crash:
     for victim in reversed(victims):
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
-    return Crash(element=element, process=found.process, pids=tuple(v.pid for v in victims), pages=pages)
+    return Killed(element=element, process=found.process, pids=tuple(v.pid for v in victims), pages=pages)
 
 
 def wipe_pages(folders: Iterable[str]) -> int:

@@ -28,7 +28,7 @@ class Conditions:
 
 
 @dataclass(slots=True)
-class Recovery:
+class ReturningElement:
     """An element on its way back; times are those of the supervisor's clock."""
 
     failure: str
@@ -52,7 +52,7 @@ class ElementState:
     busy: bool = False
     moved: float = 0.0
     retry_at: float | None = None
-    recovery: Recovery | None = None
+    recovery: ReturningElement | None = None
 
     def start(self) -> None:
         """Note that it is told to start: from now on it is waited for."""

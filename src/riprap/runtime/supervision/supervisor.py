@@ -40,7 +40,7 @@ from riprap.runtime.supervision.decisions import (
 from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
 from riprap.runtime.supervision.process import DriverProcess
 from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
-from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, Recovery
+from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, ReturningElement
 
 _TICK_SECONDS = 0.05
 # An orderly end takes as long as a batch; one that hangs is cut off.
@@ -279,7 +279,7 @@ class Supervisor:
             case RetryQuery(element=name, after=after):
                 element = self._element(name)
                 element.phase, element.retry_at = "down", now + after
-                element.recovery = element.recovery or Recovery(kind, now, detect)
+                element.recovery = element.recovery or ReturningElement(kind, now, detect)
             case RestartProcess(process=name, after=after) | RestartElsewhere(process=name, after=after):
                 process = self._processes[name]
                 if isinstance(action, RestartElsewhere):
@@ -291,7 +291,7 @@ class Supervisor:
                 for element in process.open.values():
                     element.phase, element.retry_at = "down", None
                     if element.ran:
-                        element.recovery = element.recovery or Recovery(kind, now, detect)
+                        element.recovery = element.recovery or ReturningElement(kind, now, detect)
             case GiveUp(error=error, reason=reason):
                 self.error = named_error(error, reason)
                 self._folder.event("failed", error=error, message=reason)

@@ -37,7 +37,7 @@ _OTHERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class PageGroups:
     """The groups of a page: its rows, the oldest group first, and where each group begins and the last one ends."""
 
     rows: pa.RecordBatch
@@ -57,7 +57,7 @@ class Groups:
         ]
 
 
-def cut(page: pa.RecordBatch, group: int | None) -> Groups:
+def cut(page: pa.RecordBatch, group: int | None) -> PageGroups:
     """Cut a page into groups: of at most ``group`` tuples of each key, or by bytes.
 
     By bytes, all keys that have enough are cut into the same number of groups. So the group of a key is as large as its
@@ -73,7 +73,7 @@ def cut(page: pa.RecordBatch, group: int | None) -> Groups:
     parts = -(-page.nbytes // _GROUP_BYTES) if group is None else -(-longest // group)
     parts = max(1, min(parts, longest))
     if parts == 1:
-        return Groups(page, np.array([0, page.num_rows]))
+        return PageGroups(page, np.array([0, page.num_rows]))
     # Each key has a row in as many groups as it needs; one without tuples says something too.
     many = np.minimum(parts, lengths) if group is None else -(-lengths // group)
     many = np.maximum(many, 1)
@@ -92,7 +92,7 @@ def cut(page: pa.RecordBatch, group: int | None) -> Groups:
     # As though the newer groups had not come yet.
     holds = np.maximum(held_of(page)[row] - (lengths[row] - high), 0)
     made = remake_page(page, row, holds, high - low, kept)
-    return Groups(made, np.searchsorted(nth, np.arange(parts + 1)))
+    return PageGroups(made, np.searchsorted(nth, np.arange(parts + 1)))
 
 
 def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -117,7 +117,7 @@ def _tuples_of(page: pa.RecordBatch) -> pa.StructArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ValuePart:
     """A part of a value, and its digest."""
 
     offset: int
@@ -137,10 +137,10 @@ class Block:
 class Table:
     """The parts of a value, and whether both copies of the table say so."""
 
-    header: Block
-    groups: tuple[Block, ...]
-    index: Block
-    counts: Block
+    header: ValuePart
+    groups: tuple[ValuePart, ...]
+    index: ValuePart
+    counts: ValuePart
     twice: bool
 
     @classmethod
@@ -157,7 +157,7 @@ class Table:
         ends = (np.cumsum(rows["length"], dtype=np.int64) + size).tolist()
         lengths, tuples = rows["length"].tolist(), rows["tuples"].tolist()
         header, *others = (
-            Block(end - length, length, known.tobytes(), many)
+            ValuePart(end - length, length, known.tobytes(), many)
             for end, length, known, many in zip(ends, lengths, rows["digest"], tuples, strict=True)
         )
         *blocks, index, counts = others
@@ -175,7 +175,7 @@ def is_intact(data: pa.Buffer, name: str, groups: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class StoredValue:
     """Groups as one run of bytes, named after its content."""
 
     name: str
@@ -184,13 +184,13 @@ class Value:
     tuples: int
 
 
-def encode(pages: Sequence[Groups], came: Came) -> Value:
+def encode(pages: Sequence[PageGroups], came: Came) -> StoredValue:
     """Put the groups of pages, newest page first, into a value."""
     indexes = [index for page in pages for index in page.index()]
     schema = pages[0].rows.schema.remove_metadata()
     parts = [
         schema.serialize(),
-        *(g.serialize() for page in pages for g in Groups(page.rows.cast(schema), page.bounds)),
+        *(g.serialize() for page in pages for g in PageGroups(page.rows.cast(schema), page.bounds)),
         _written(indexes).serialize(),
         pa.RecordBatch.from_arrays([came.hashes, came.counts], schema=_COUNTS).serialize(),
     ]
@@ -202,7 +202,7 @@ def encode(pages: Sequence[Groups], came: Came) -> Value:
     sink = pa.BufferOutputStream()
     for part in (copy, *parts, copy):
         sink.write(part)
-    return Value(digest(copy), sink.getvalue(), len(indexes), int(table["tuples"].sum()))
+    return StoredValue(digest(copy), sink.getvalue(), len(indexes), int(table["tuples"].sum()))
 
 
 def digest(data: pa.Buffer | bytes) -> str:
@@ -215,7 +215,7 @@ def _digest(data: pa.Buffer) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedValue:
     """What came out of a value: its groups, newest first, with None for a damaged one; what its rows were, and how many
     tuples came in, as far as that can be told."""
 
@@ -228,11 +228,11 @@ class Decoded:
         return all(group is not None for group in self.groups)
 
 
-def decode(data: pa.Buffer, name: str, groups: int) -> Decoded:
+def decode(data: pa.Buffer, name: str, groups: int) -> DecodedValue:
     """Read a value of so many groups back, part by part; what does not have its digest is damaged."""
     table = Table.read(data, name, groups)
     if table is None:
-        return Decoded((None,) * groups, None, None)
+        return DecodedValue((None,) * groups, None, None)
     header = table.header.of(data)
     schema = pa.ipc.read_schema(header) if header is not None else None
     # Without the schema in front no group can be read.
@@ -241,10 +241,10 @@ def decode(data: pa.Buffer, name: str, groups: int) -> Decoded:
     indexes = tuple(Index.of(group) for group in found) if sound else _indexes(data, table.index, groups)
     counts = _read(data, table.counts, _COUNTS)
     came = Came(*(column.to_numpy() for column in counts.columns)) if counts is not None else None
-    return Decoded(found, indexes, came)
+    return DecodedValue(found, indexes, came)
 
 
-def _read(data: pa.Buffer, block: Block, schema: pa.Schema) -> pa.RecordBatch | None:
+def _read(data: pa.Buffer, block: ValuePart, schema: pa.Schema) -> pa.RecordBatch | None:
     part = block.of(data)
     return None if part is None else pa.ipc.read_record_batch(part, schema)
 
@@ -258,7 +258,7 @@ def _written(indexes: Sequence[Index]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=_INDEX)
 
 
-def _indexes(data: pa.Buffer, index: Block, groups: int) -> tuple[Index, ...] | None:
+def _indexes(data: pa.Buffer, index: ValuePart, groups: int) -> tuple[Index, ...] | None:
     rows = _read(data, index, _INDEX)
     if rows is None:
         return None

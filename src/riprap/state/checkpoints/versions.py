@@ -13,15 +13,15 @@ from typing import Literal
 import pyarrow as pa
 
 from riprap.errors import CorruptValueError, FormatError, SealError
-from riprap.state.checkpoints.groups import Decoded, decode, is_intact
+from riprap.state.checkpoints.groups import DecodedValue, decode, is_intact
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved, manifest_key, version_of
 from riprap.state.seals import KEY_FILE, seal
 from riprap.state.stores import Store
 
-Step = Literal["values", "between", "manifest", "versioned", "collecting"]
+SaveStep = Literal["values", "between", "manifest", "versioned", "collecting"]
 
 
-def _pass(step: Step) -> None: ...
+def _pass(step: SaveStep) -> None: ...
 
 
 class Versions:
@@ -38,7 +38,7 @@ class Versions:
         entry: str,
         *,
         key: bytes | None = None,
-        at: Callable[[Step], None] = _pass,
+        at: Callable[[SaveStep], None] = _pass,
     ) -> None:
         self.store = store
         self.entry = entry
@@ -149,12 +149,12 @@ class Versions:
         self.store.delete(self.entry, [manifest_key(version)])
         self._manifests.pop(version, None)
 
-    def read(self, saved: Saved, *, sealed: bool = False) -> Decoded:
+    def read(self, saved: Saved, *, sealed: bool = False) -> DecodedValue:
         """Read a value, block by block; what is damaged or missing is left out, and of a ``sealed`` one all.
 
         One that is intact and not sealed as it should be is an error: that is no damage.
         """
-        nothing = Decoded((None,) * saved.groups, None, None)
+        nothing = DecodedValue((None,) * saved.groups, None, None)
         try:
             data = self.store.get(self.entry, saved.name)
         except (KeyError, CorruptValueError):
