@@ -21,7 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from riprap.channels.segment import FORMAT, ROW, SUFFIX, TEMPORARY, SegmentName, parse_name
+from riprap.channels.segment import FORMAT, SUFFIX, TEMPORARY, SegmentName, parse_name
+from riprap.channels.tags import ROW, tag_columns, tag_fields
 from riprap.errors import ChannelError
 from riprap.state.saving import checking, load_json, save_json
 
@@ -57,7 +58,7 @@ class Channel:
     @property
     def tag(self) -> tuple[str, ...]:
         """The names of the tag columns."""
-        return tuple(f"${n}" for n in range(self.tags))
+        return tuple(tag_columns(self.tags))
 
     @property
     def columns(self) -> str:
@@ -67,7 +68,7 @@ class Channel:
     def fields(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of some columns with the tag."""
         fields = [pa.field(name, self.schema.field(name).type) for name in columns]
-        return pa.schema([*fields, *((name, pa.int64()) for name in self.tag)])
+        return pa.schema([*fields, *tag_fields(self.tags)])
 
     def describe(self) -> dict[str, Any]:
         """Return what channel.json says, for people and for the next process; ``arrow`` is the schema in full."""

@@ -16,12 +16,12 @@ from riprap.channels.segment import (
     DATA,
     EVERY_BUCKET,
     PUNCTUATION,
-    ROW,
     Footer,
     NewBlock,
     SegmentFile,
     write_segment,
 )
+from riprap.channels.tags import ROW
 from riprap.errors import ChannelError
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys

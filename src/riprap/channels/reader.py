@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, Channel, list_segments, scan
 from riprap.channels.notes import Notes, Skip
-from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, ROW, Footer, SegmentFile, SegmentName
+from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, Footer, SegmentFile, SegmentName
+from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
 
 _FRONTIER = attrgetter("frontier")
@@ -42,7 +43,7 @@ class _SegmentRange:
     def cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self.low is None and self.high is None:
             return rows
-        values = rows.column("$0").to_numpy()
+        values = rows.column(FIRST_NUMBER).to_numpy()
         start = 0 if self.low is None else int(np.searchsorted(values, self.low, "right"))
         stop = len(values) if self.high is None else int(np.searchsorted(values, self.high, "right"))
         return rows.slice(start, stop - start)

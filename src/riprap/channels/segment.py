@@ -52,7 +52,6 @@ SUFFIX = ".segment"
 TEMPORARY = ".tmp"
 DATA, PUNCTUATION = "data", "punctuation"
 EVERY_BUCKET = -1
-ROW = "$row"
 # Below every frontier: where a log begins.
 BEGIN = -(2**63) - 1
 _NAME = re.compile(r"(\d{10,})-(\d{16,})-(\d{10,})-(\d{20})\.segment")

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.channels import ChannelReader, Footer
+from riprap.channels.tags import tag_columns, tag_fields
 from riprap.compiler import Plan
 from riprap.runtime.offsets import END, Offset, Piece, is_end
 from riprap.stage.arrival import ReadRows
@@ -140,10 +141,10 @@ def read_channel(plan: Plan, folder: Path, stream: str, piece: Piece) -> ReadRow
     channel = plan.inlets[stream]
     after, upto = piece.frontiers[channel.root]
     columns = sorted(plan.needed[stream])
-    tags = [f"${i}" for i in range(channel.tags)]
+    tags, fields = tag_columns(channel.tags), tag_fields(channel.tags)
     if piece.ends or upto is None or upto == after:
-        schema = pa.schema([*(channel.schema.field(c) for c in columns), *((t, pa.int64()) for t in tags)])
-        tuples, punctuations = schema.empty_table(), pa.schema([(t, pa.int64()) for t in tags]).empty_table()
+        schema = pa.schema([*(channel.schema.field(c) for c in columns), *fields])
+        tuples, punctuations = schema.empty_table(), pa.schema(fields).empty_table()
     else:
         span = plan.span(piece.task) if plan.keyed and channel.key else None
         tuples, punctuations = Inlets(plan, folder).reader(stream).read(after, upto, columns, span)

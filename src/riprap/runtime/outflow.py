@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from riprap.channels import ChannelWriter
+from riprap.channels.tags import tag_columns, tag_fields
 from riprap.compiler import ChannelPlan
 from riprap.graph.operators import Outlet
 from riprap.runtime.inlets import holds_end
@@ -56,7 +57,7 @@ class Outflow:
         )
         assert record.frontier is not None
         for channel, writer in zip(self._channels, self._writers, strict=True):
-            tags = [f"${i}" for i in range(channel.tags)]
+            tags = tag_columns(channel.tags)
             writer.append(
                 record.batch,
                 _one_batch(tuples.select([*channel.schema.names, *tags])),
@@ -85,8 +86,7 @@ class Outflow:
     def _read(self, pages: Sequence[str], schema: pa.Schema) -> pa.Table:
         found = [self._results.read(page) for page in pages]
         if not found:
-            tags = [(f"${i}", pa.int64()) for i in range(self._channels[0].tags)]
-            return pa.schema([*schema, *tags]).empty_table()
+            return pa.schema([*schema, *tag_fields(self._channels[0].tags)]).empty_table()
         table = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in found])
         return in_order(table) if len(found) > 1 else table
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from riprap.channels.tags import is_tag
 from riprap.graph.operators import Sink
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
@@ -30,5 +31,5 @@ class ResultReader:
 
 def in_order(table: pa.Table) -> pa.Table:
     """Sort rows by their tags."""
-    tags = [table.column(n).to_numpy() for n in table.column_names if n.startswith("$")]
+    tags = [table.column(n).to_numpy() for n in table.column_names if is_tag(n)]
     return table.take(pa.array(np.lexsort(tags[::-1])))

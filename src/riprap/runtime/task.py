@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, reduce
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from riprap.channels.tags import tag_columns
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.expressions import normalise
@@ -97,7 +98,7 @@ class _SmallPages:
 _left = _SmallPages()
 
 
-def save_plan(path: FilePath, plan: Plan) -> None:
+def save_plan(path: Path, plan: Plan) -> None:
     """Write the plan where tasks find it, without what only the driver uses: how to fetch from a system outside."""
     operators = tuple(
         replace(o, connector=Rows(table=o.schema.empty_table()))
@@ -241,20 +242,15 @@ def _put_out(
     columns = [_plain(chunk.columns[f.name], f.type) for f in fields]
     tags = arrival.tags_at(chunk.rank, chunk.path)
     page = pa.RecordBatch.from_arrays(
-        [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_names(len(tags))]
+        [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_columns(len(tags))]
     )
     written = site.results.write(name(f"{sink}/out"), page)
     marks = chunk.marks
     if not len(marks) or not isinstance(plan.graph[sink], Outlet):
         return Output(written, chunk.rows)
     tags = arrival.tags_at(marks.rank, marks.path)
-    punctuations = pa.RecordBatch.from_arrays(list(map(pa.array, tags)), tag_names(len(tags)))
+    punctuations = pa.RecordBatch.from_arrays(list(map(pa.array, tags)), tag_columns(len(tags)))
     return Output(written, chunk.rows, site.results.write(name(f"{sink}/marks"), punctuations))
-
-
-def tag_names(count: int) -> list[str]:
-    """Name the hidden columns of a tag."""
-    return [f"${i}" for i in range(count)]
 
 
 def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
