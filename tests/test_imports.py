@@ -21,6 +21,7 @@ LAYERS = (
     "cache",
     "machine_code",
     "durations",
+    "intervals",
     "expressions",
     "protection",
     "graph",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from riprap.errors import RunError
+from riprap.intervals import bootstrap
 from riprap_bench.checkpoint_runs import Measured, Taken
 from riprap_bench.measuring import middle
 
@@ -59,9 +60,8 @@ def median_of(ratios: Sequence[float]) -> dict[str, Any]:
     {'median': 1.0, 'interval': [1.0, 1.0], 'pairs': 3}
     """
     values = np.asarray(ratios, float)
-    drawn = np.random.default_rng(_SEED).choice(values, (_DRAWS, len(values)))
-    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
-    return {"median": middle(list(ratios)), "interval": [float(low), float(high)], "pairs": len(values)}
+    low, high = bootstrap(values, np.median, resamples=_DRAWS, seed=_SEED)
+    return {"median": middle(list(ratios)), "interval": [low, high], "pairs": len(values)}
 
 
 def bytes_written(checkpoints: Iterable[Taken], tuple_bytes: float) -> float | None:

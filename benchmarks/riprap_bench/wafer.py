@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 
 from riprap.apps.wafer_feed import make_wafers
 from riprap.apps.wafer_model import require_river
-from riprap.apps.wafer_outage import crash_points, root_mean_square
 from riprap.apps.wafer_secom import read_secom
 from riprap.errors import RunError
 from riprap_bench.measuring import Report, about, rounded
@@ -31,6 +30,7 @@ from riprap_bench.wafer_crash import ELEMENTS, Stage
 from riprap_bench.wafer_errors import compare, distribution, errors_of, pairs_of, summarise
 from riprap_bench.wafer_figure import figures as figures
 from riprap_bench.wafer_kill import Killing
+from riprap_bench.wafer_outage import crash_points, root_mean_square
 from riprap_bench.wafer_table import table as table
 from riprap_bench.wafer_trial import SCENARIOS, DisagreementError, Pace, Point, Scenario, Trial, Wafers
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from riprap.apps.wafer_outage import deviations, root_mean_square
+from riprap_bench.wafer_outage import deviations, root_mean_square
 from riprap_bench.wafer_trial import SCENARIOS, Scenario, Trial, Wafers
 
 Errors = list[float]

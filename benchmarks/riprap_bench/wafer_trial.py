@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 import riprap as rr
 from riprap.apps.wafer import all_finite, finite
-from riprap.apps.wafer_outage import ModelOutage, YieldPrediction, predict, quality
 from riprap.errors import RunError
 from riprap.graph.connectors import SourceConnector
 from riprap.protection import Policy
+from riprap_bench.wafer_outage import ModelOutage, YieldPrediction, predict, quality
 
 Scenario = Literal["checkpoint", "none"]
 SCENARIOS: tuple[Scenario, ...] = ("checkpoint", "none")

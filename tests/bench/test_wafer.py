@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 
 from riprap.apps.wafer_feed import make_wafers
-from riprap.apps.wafer_outage import ModelOutage, predict
 from riprap.errors import RunError
 from riprap_bench.wafer import draw, figures, open_feed, result_of, table
 from riprap_bench.wafer_errors import distribution
+from riprap_bench.wafer_outage import ModelOutage, predict
 from riprap_bench.wafer_trial import (
     SCENARIOS,
     DisagreementError,

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from tests.state.checkpoints.small_pages import page_of
 
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.state.checkpoints.groups import Table
 from riprap.state.checkpoints.increments import Fresh, SlotState
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
-from riprap.state.checkpoints.testing import page_of
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.stores import open_store
 from riprap.state.windows import restrict

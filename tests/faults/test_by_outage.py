@@ -14,10 +14,10 @@ import riprap as rr
 from riprap.cli.inject import by_offset
 from riprap.faults import Crash, Loss, Replicas
 from riprap.faults.evaluation import evaluate
-from riprap.faults.metrics import bounded_interval
 from riprap.faults.report import advice
 from riprap.faults.scoring import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Setup
+from riprap.intervals import bootstrap
 
 
 def test_recovery_and_impact_of_every_outage_at_every_offset() -> None:
@@ -63,7 +63,7 @@ def test_an_outage_as_long_as_a_failover_is_shown_beside_the_longest() -> None:
 
 @pytest.mark.parametrize("values", [[0.8, 1.0, 1.0, 1.0], [-1.0, -1.0, -0.7], [1.0, 1.0], [0.3]])
 def test_an_interval_of_correlations_keeps_to_what_they_can_be(values: list[float]) -> None:
-    low, high = bounded_interval(np.array(values))
+    low, high = bootstrap(np.array(values))
 
     assert -1.0 <= min(values) <= low <= sum(values) / len(values) <= high <= max(values) <= 1.0
     assert (low == high) == (len(set(values)) == 1)
@@ -71,8 +71,8 @@ def test_an_interval_of_correlations_keeps_to_what_they_can_be(values: list[floa
 
 def test_the_interval_is_that_of_all_resamples() -> None:
     # Of two values the mean is one of both a quarter of the time, each, and half of the time between.
-    assert bounded_interval(np.array([0.0, 1.0])) == (0.0, 1.0)
-    low, high = bounded_interval(np.arange(5.0))
+    assert bootstrap(np.array([0.0, 1.0])) == (0.0, 1.0)
+    low, high = bootstrap(np.arange(5.0))
     drawn = np.array([np.mean(one) for one in np.ndindex(5, 5, 5, 5, 5)])
     assert (low, high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.11)
 

@@ -10,13 +10,13 @@ import pytest
 from riprap.faults.metrics import (
     data_dependency,
     fit_line,
-    interval_of,
     local_errors,
     notices,
     outage_impact,
     recover,
     repeated_quality,
 )
+from riprap.intervals import interval_of
 
 
 def test_quality_is_the_mean_of_faulty_scores_over_the_mean_of_golden_ones() -> None:

@@ -13,10 +13,8 @@ from riprap.faults.campaign import Campaign, Outage, Targets
 from riprap.faults.metrics import (
     Anova,
     QualityLine,
-    bounded_interval,
     data_dependency,
     fit_line,
-    interval_of,
     local_errors,
     notices,
     outage_impact,
@@ -25,6 +23,7 @@ from riprap.faults.metrics import (
 )
 from riprap.faults.scores import Floats
 from riprap.faults.scoring import GoldenScored, Scored, place_id
+from riprap.intervals import bootstrap, interval_of
 
 Verdict = Literal["protect", "restart is enough", "no effect", "unknown"]
 Interval = tuple[float, float]
@@ -242,14 +241,14 @@ def _evaluate(
         model=model,
         targets=targets,
         C=C,
-        C_interval=bounded_interval(np.array(sure)) if sure else _UNKNOWN,
+        C_interval=bootstrap(np.array(sure)) if sure else _UNKNOWN,
         correlations=correlations,
         D=dependency.deviation,
         anova=dependency.anova,
         R=max((span.recovery for span in spans), default=None),
-        R_interval=bounded_interval(worst[:, 0]) if len(worst) else _UNKNOWN,
+        R_interval=bootstrap(worst[:, 0]) if len(worst) else _UNKNOWN,
         I=max((span.impact for span in spans), default=math.nan),
-        I_interval=bounded_interval(worst[:, 1]) if len(worst) else _UNKNOWN,
+        I_interval=bootstrap(worst[:, 1]) if len(worst) else _UNKNOWN,
         lengths=lengths,
         quality=quality,
         intervals=np.array([[interval_of(cell) if len(cell) else _UNKNOWN for cell in row] for row in each]),

@@ -171,30 +171,3 @@ def fit_line(lengths: Sequence[float], quality: Floats, *, least: float = 0.8) -
         return None
     found = stats.linregress(lengths, quality)
     return QualityLine(float(found.intercept), float(found.slope), float(found.rvalue) ** 2)
-
-
-def interval_of(values: Floats, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the confidence interval of a mean, by Student's distribution; of one value, the value itself."""
-    middle = float(np.mean(values))
-    if len(values) < 2 or float(np.ptp(values)) == 0.0:
-        return middle, middle
-    half = float(stats.sem(values)) * float(stats.t.ppf((1 + confidence) / 2, len(values) - 1))
-    return middle - half, middle + half
-
-
-def bounded_interval(
-    values: Floats, *, confidence: float = 0.95, resamples: int = 10_000
-) -> tuple[float, float]:
-    """Return the confidence interval of a mean of values that have bounds, such as correlations: it keeps to them.
-
-    It is of percentiles of a bootstrap, for Student's reaches beyond the bounds, and Fisher's transform has no value at
-    a correlation of 1. Of few values it is narrower than it should be.
-
-    >>> low, high = bounded_interval(np.array([0.9, 1.0, 1.0, 1.0]))
-    >>> 0.9 < low < high <= 1.0
-    True
-    """
-    drawn = np.random.default_rng(0).choice(values, (resamples, len(values)))
-    low, high = np.quantile(drawn.mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
-    # A mean of the same numbers over and over is rounded.
-    return max(float(low), float(values.min())), min(float(high), float(values.max()))

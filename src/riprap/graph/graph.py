@@ -93,10 +93,6 @@ class Graph:
         """Return the schema of a stream."""
         return self.producer(stream).schema_of(stream)
 
-    def consumers(self, stream: str) -> tuple[Operator, ...]:
-        """Return the operators that read a stream, in order, without those that have it on their control port."""
-        return tuple(o for o in self.operators if stream in o.inputs)
-
     def after(self, operator: Operator) -> tuple[Operator, ...]:
         """Return the operators that read an output of another, control ports included."""
         outputs = set(operator.outputs)

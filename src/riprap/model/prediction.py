@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
+from riprap.intervals import half_width
 from riprap.model.arrays import Asked, Floats, Told
 from riprap.model.parts import parts_of
 from riprap.model.profile import Profile
@@ -63,10 +63,10 @@ class Estimate:
         >>> Estimate.of(np.array([1.0, 1.0, 0.97]), most=1.0).high
         1.0
         """
-        mean, count = float(np.mean(values)), len(values)
-        if count < 2:
+        mean = float(np.mean(values))
+        if len(values) < 2:
             return cls(mean, -math.inf, math.inf)
-        half = float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+        half = float(half_width(values))
         return cls(mean, max(0.0, mean - half), min(most, mean + half))
 
     @classmethod

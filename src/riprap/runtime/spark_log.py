@@ -51,10 +51,6 @@ class SparkLog:
             return None
         return Planned.of(self._plan, batch, {self._source.name: end}) if version == _VERSION else None
 
-    def committed(self, batch: int) -> bool:
-        """Say whether Spark has committed a batch, which it does once sinks have it."""
-        return (self.folder / "commits" / str(batch)).exists()
-
     @property
     def taken(self) -> int:
         """The newest batch that must have been on record: it is committed, or another was planned after it; else -1."""

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
-from scipy import stats
 
-Floats = npt.NDArray[np.float64]
+from riprap.intervals import Floats, half_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +34,6 @@ class Precision:
         return min(self.most, math.ceil(count * min(max(factor * 1.05, 1.1), 8.0)))
 
 
-def half_width(values: Floats, confidence: float) -> Floats:
-    """Return half of each column's confidence interval, by Student's distribution."""
-    count = len(values)
-    if count < 2:
-        return np.full(values.shape[1:], math.inf)
-    deviation: Floats = values.std(axis=0, ddof=1)
-    return deviation / math.sqrt(count) * float(stats.t.ppf((1 + confidence) / 2, count - 1))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardEstimate:
     """A reward's mean over replications, with its confidence interval; ``values`` has each replication's."""
@@ -65,7 +54,7 @@ class RewardEstimate:
         (2.0, -0.48, 4.48)
         """
         mean = float(values.mean())
-        half = float(half_width(values[:, np.newaxis], confidence)[0])
+        half = float(half_width(values, confidence))
         deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
         return cls(
             mean=mean,

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from riprap.intervals import Floats
 from riprap.san.errors import NetError
-from riprap.san.estimates import Floats, Precision, RewardEstimate, Simulation
+from riprap.san.estimates import Precision, RewardEstimate, Simulation
 from riprap.san.failing import failure, not_a_number
 from riprap.san.loading import load
 from riprap.san.net import Net

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.state.checkpoints.small_pages import contents_of, page_of
 
 from riprap.errors import SealError
 from riprap.state.checkpoints import increments
@@ -19,7 +20,6 @@ from riprap.state.checkpoints.increments import Fresh, SlotState
 from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import Restored, restore
-from riprap.state.checkpoints.testing import contents_of, page_of
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.stores import open_store
 

@@ -62,10 +62,6 @@ def cut(page: pa.RecordBatch, group: int | None) -> PageGroups:
 
     By bytes, all keys that have enough are cut into the same number of groups. So the group of a key is as large as its
     share of the input: one that has a thousand times the tuples of another has groups a thousand times as large.
-
-    >>> from riprap.state.checkpoints.testing import page_of
-    >>> [g.column("window").to_pylist() for g in cut(page_of({"a": [1, 2, 3], "b": [4]}), 2)]
-    [[[{'v': 3}]], [[{'v': 1}, {'v': 2}], [{'v': 4}]]]
     """
     offsets, tuples = window_of(page)
     lengths = np.diff(offsets)

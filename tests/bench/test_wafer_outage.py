@@ -9,7 +9,7 @@ import pytest
 
 from riprap.apps.wafer_feed import make_wafers
 from riprap.apps.wafer_model import Learned
-from riprap.apps.wafer_outage import (
+from riprap_bench.wafer_outage import (
     ModelOutage,
     YieldPrediction,
     crash_points,

@@ -1,4 +1,4 @@
-"""Small pages for examples and tests: a key is a text, a tuple a number."""
+"""Small pages for tests: a key is a text, a tuple a number."""
 
 from __future__ import annotations
 
