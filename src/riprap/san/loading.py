@@ -25,7 +25,7 @@ import numba
 
 from riprap.cache import private_folder
 from riprap.errors import OwnershipError
-from riprap.san import draws, kernel
+from riprap.san import draws, kernel, workspace
 
 _LOADING = Lock()
 
@@ -45,7 +45,8 @@ def load(functions: str) -> ModuleType:
 def _load(functions: str) -> ModuleType:
     text = module_text(functions)
     # Numba looks only at the file itself, so whatever else the machine code depends on is in its name.
-    parts = (text, Path(draws.__file__).read_text(encoding="utf-8"), numba.__version__)
+    others = (Path(str(module.__file__)).read_text(encoding="utf-8") for module in (draws, workspace))
+    parts = (text, *others, numba.__version__)
     name = "net_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     try:
         file = private_folder("nets") / f"{name}.py"
