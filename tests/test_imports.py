@@ -56,7 +56,7 @@ WITHOUT_SPARK = LAYERS[: LAYERS.index("compiler")]
 # Faults and models are computed in memory, with the stage's own code. These spread them over Spark, or run the
 # application itself for comparison.
 WITHOUT_RUNTIME = ("faults", "model")
-ON_SPARK = (Path("faults/jobs.py"), Path("faults/streaming.py"), Path("model/spreading.py"))
+ON_SPARK = (Path("faults/jobs.py"), Path("faults/streaming_time.py"), Path("model/spark_replications.py"))
 
 
 def imported_modules(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -150,7 +150,7 @@ def test_the_check_sees(tmp_path: Path, file: str, source: str, expected: str | 
 def test_importing_riprap_does_not_import_pyspark() -> None:
     """Nor do fault injection, models, and all that they compute with."""
     program = (
-        "import sys, riprap, riprap.faults.running, riprap.model.watching; "
+        "import sys, riprap, riprap.faults.campaign_run, riprap.model.watched_ports; "
         "loaded = {'pyspark', 'riprap.runtime'} & set(sys.modules); assert not loaded, loaded"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

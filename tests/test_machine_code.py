@@ -84,7 +84,7 @@ def test_what_compiled_functions_have_in_them_is_in_the_key(tmp_path: Path) -> N
     key = source_key(tmp_path)
     (tmp_path / "b.py").write_text("unrelated")
     assert source_key(tmp_path) == key
-    (tmp_path / "b.py").write_text("from riprap.model.compiling import bare")
+    (tmp_path / "b.py").write_text("from riprap.model.jit import bare")
     assert source_key(tmp_path) != key
 
 
@@ -98,7 +98,7 @@ def used_in_compiled(tree: ast.Module) -> Iterator[str]:
     }
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         if not any(
-            m == "riprap.machine_code" or m == "riprap.model.compiling" for m in decorators(function, modules)
+            m == "riprap.machine_code" or m == "riprap.model.jit" for m in decorators(function, modules)
         ):
             continue
         for statement in function.body:

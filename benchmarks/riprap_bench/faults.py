@@ -19,7 +19,7 @@ from riprap.apps.campaigns import CAMPAIGNS
 from riprap.apps.market import write_feed
 from riprap.errors import RunError
 from riprap.faults.campaign import Task
-from riprap.faults.scoring import Affected, Scored, affected_sets, score_trial
+from riprap.faults.scored_trials import Affected, Scored, affected_sets, score_trial
 from riprap.faults.setup import Seeded, Setup
 from riprap_bench.bargain_table import grid
 from riprap_bench.measuring import Report, about, middle, rounded

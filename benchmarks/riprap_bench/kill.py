@@ -22,8 +22,8 @@ import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.errors import RunError
 from riprap.runtime.supervision import Patience, Supervised, supervise
-from riprap.runtime.supervision.crashing import kill_process, workers_of
 from riprap.runtime.supervision.journal import Recovered
+from riprap.runtime.supervision.real_crashes import kill_process, workers_of
 from riprap_bench.answers import MEANING, difference, first_of, read_answer
 from riprap_bench.bargain_table import grid
 from riprap_bench.baselines import run_bare

@@ -28,7 +28,7 @@ from riprap.runtime.meter import Progress
 from riprap.runtime.run import Close, close_books
 from riprap.runtime.site import take_hold
 from riprap.runtime.start import keep_state_layout
-from riprap.runtime.supervision.crashing import wipe_pages
+from riprap.runtime.supervision.real_crashes import wipe_pages
 from riprap_bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, agree, hand_out, judge
 
 ELEMENTS = SOURCE, MODEL, LAST = "wafer", "model", "quality"

@@ -18,8 +18,8 @@ from riprap.apps.wafer import wafer
 from riprap.errors import RunError
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision import Patience, Supervised, supervise
-from riprap.runtime.supervision.crashing import kill_host
 from riprap.runtime.supervision.journal import Recovered
+from riprap.runtime.supervision.real_crashes import kill_host
 from riprap_bench.wafer_trial import Pace, Point, Scenario, Seen, Trial, Wafers, hand_out, judge
 
 MODEL, PROCESS = "model", "model"

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.saved_run import LAYOUT, SavedRun, three_versions
 
-from riprap.runtime.checkpointing.comparing import overlap
+from riprap.runtime.checkpointing.comparison import overlap
 from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.state.leases import Lease
 from riprap.state.pages import page_root

@@ -12,7 +12,7 @@ import pytest
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
-from riprap.cli.following import LiveLine, rows_in
+from riprap.cli.followed_run import LiveLine, rows_in
 from riprap.cli.screen import Screen
 from riprap.cli.summary import Tally, summarise
 

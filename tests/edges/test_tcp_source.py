@@ -30,11 +30,11 @@ from tests.services.ports import HOST, free_port
 import riprap as rr
 from riprap.adapters.tcp import TcpFetcher
 from riprap.errors import ConnectionLost, RunError
+from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.fetched_feed import FetchedFeed
-from riprap.feeds.leaving import Leaving
 from riprap.graph.connectors import Fetched, FromTcp
 from riprap.graph.operators import Source
-from riprap.runtime import draining
+from riprap.runtime import drain
 
 # test_sources and test_sinks have the same for every system.
 pytestmark = pytest.mark.slow
@@ -301,7 +301,7 @@ def feeding(folder: Path, door: socket.socket, **options: Any) -> Iterator[tuple
     try:
         yield feed, told
     finally:
-        Leaving(folder / "in").ask()
+        FetchStop(folder / "in").ask()
         door.close()
 
 
@@ -335,7 +335,7 @@ def test_a_server_that_closes_without_a_word_is_the_end_of_a_run_without_a_trigg
 
 
 def test_a_source_that_is_to_leave_off_says_how_much_it_has_read_and_hangs_up(tmp_path: Path) -> None:
-    leaving = Leaving(tmp_path / "in")
+    leaving = FetchStop(tmp_path / "in")
     door = socket.create_server((HOST, 0))
     with feeding(tmp_path, door) as (feed, _):
         feed.upto(0, 10)
@@ -359,8 +359,8 @@ def test_a_server_that_cannot_be_reached_does_not_keep_a_source_from_leaving_off
         door.close()
         feed.upto(0, 10)
         wait_until(lambda: "connection lost" in told, seconds=30)
-        Leaving(tmp_path / "in").ask()
-        wait_until(lambda: Leaving(tmp_path / "in").rows == 0, seconds=30)
+        FetchStop(tmp_path / "in").ask()
+        wait_until(lambda: FetchStop(tmp_path / "in").rows == 0, seconds=30)
 
 
 @pytest.mark.parametrize("trigger", ["50ms", None])
@@ -392,8 +392,8 @@ def test_a_run_that_was_told_to_stop_and_taken_up_reads_on(
     assert server.alone.wait(30)
     (folder,) = left.folder.glob("elements/*/sources/in")
     # As by a driver that is killed while it waits for the answer.
-    Leaving(folder).ask()
-    Leaving(folder).answer(2)
+    FetchStop(folder).ask()
+    FetchStop(folder).answer(2)
     server.send(b"c\n")
     server.hang_up()
 
@@ -411,8 +411,8 @@ def test_a_run_whose_source_does_not_answer_does_not_end_and_can_be_taken_up(
     app = copying_of({"in": rr.from_tcp(server.host, server.port)}, tmp_path / "out")
     run = app.run(spark=spark, trigger="50ms", runs=runs)
     wait_for(run, 2)
-    monkeypatch.setattr(draining, "_QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(Leaving, "ask", lambda _: None)
+    monkeypatch.setattr(drain, "_QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(FetchStop, "ask", lambda _: None)
     with pytest.raises(RunError, match=r"source 'in' .*rows it has read are not computed.*Take the run up"):
         run.stop()
     assert [e["event"] for e in events(run)] == ["started", "failed", "interrupted"]

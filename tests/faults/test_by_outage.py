@@ -15,7 +15,7 @@ from riprap.cli.inject import by_offset
 from riprap.faults import Crash, Loss, Replicas
 from riprap.faults.evaluation import evaluate
 from riprap.faults.report import advice
-from riprap.faults.scoring import affected_sets, score_golden, score_trial
+from riprap.faults.scored_trials import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Setup
 from riprap.intervals import bootstrap
 

@@ -15,8 +15,8 @@ from riprap.errors import GraphError, RunError
 from riprap.faults import Campaign, Count, Crash, Loss, Mean, Overlap, Own, Replicas, Rmse, Sum, read_campaign
 from riprap.faults.models import Corruption, Duplication, Lateness, Reordering
 from riprap.faults.placement import place
+from riprap.faults.scored_trials import check_score
 from riprap.faults.scores import Cut
-from riprap.faults.scoring import check_score
 from riprap.faults.setup import Setup
 from riprap.protection import Checkpoint
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import riprap as rr
 from riprap.faults import Campaign, Crash, Criticality, Loss, Sum, inject, repeat
 from riprap.faults.evaluation import evaluate
-from riprap.faults.scoring import affected_sets, score_golden, score_trial
+from riprap.faults.scored_trials import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Setup
 
 ROWS = [{"n": n, "k": "abc"[n % 3], "v": (n * 7) % 11 + 1} for n in range(60)]

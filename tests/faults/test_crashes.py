@@ -13,7 +13,7 @@ from tests.faults.replaying import assert_same
 
 import riprap as rr
 from riprap.faults import Campaign, Crash, Replicas, Sum
-from riprap.faults.crashing import come_back
+from riprap.faults.crash_effects import come_back
 from riprap.faults.setup import Setup
 from riprap.protection import Policy
 

@@ -10,7 +10,7 @@ import pytest
 from riprap.apps.campaigns import CAMPAIGNS
 from riprap.faults import Campaign, Criticality, Mean
 from riprap.faults.evaluation import evaluate
-from riprap.faults.scoring import affected_sets, score_golden, score_trial
+from riprap.faults.scored_trials import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Setup
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "taq_ibm_streams" / "TradesAndQuotes.csv.gz"

@@ -9,9 +9,9 @@ import pytest
 
 import riprap as rr
 from riprap.faults import Campaign, Count
+from riprap.faults.campaign_run import left_out
 from riprap.faults.evaluation import evaluate
-from riprap.faults.running import left_out
-from riprap.faults.scoring import affected_sets, score_golden, score_trial
+from riprap.faults.scored_trials import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Setup
 
 SECTION = 10

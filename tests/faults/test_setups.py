@@ -15,8 +15,8 @@ import riprap as rr
 from riprap.errors import GraphError
 from riprap.faults import Campaign, Corruption, Count, Loss, Rmse, Sum
 from riprap.faults.evaluation import evaluate
+from riprap.faults.scored_trials import affected_sets, score_golden, score_trial
 from riprap.faults.scores import Cut
-from riprap.faults.scoring import affected_sets, score_golden, score_trial
 from riprap.faults.setup import Seeded, Setup
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

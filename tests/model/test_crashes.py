@@ -8,7 +8,7 @@ from tests.model.test_leaping import part
 
 from riprap.model import Part, Protection
 from riprap.model.arrays import Asked, Told
-from riprap.model.simulating import simulate
+from riprap.model.replication import simulate
 from riprap.model.wiring import wire
 
 # Every tuple passes, so that nothing is left to chance.

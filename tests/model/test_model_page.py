@@ -13,10 +13,10 @@ import pytest
 from tests.model.made import PROFILE, about, comparison, crash, fit, graph, point, prediction, sweep
 
 from riprap.model.advice import advice
+from riprap.model.number_words import duration, shown
 from riprap.model.prediction import Estimate
 from riprap.model.report import write_comparison, write_page
 from riprap.model.sweep import Point
-from riprap.model.wording import duration, shown
 
 
 class Text(HTMLParser):

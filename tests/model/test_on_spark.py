@@ -15,8 +15,8 @@ from riprap.apps.catalogue import CATALOGUE
 from riprap.apps.models import PAPER
 from riprap.model import Faults, OperatorProfile, Port, Profile, Unprotected, predict
 from riprap.model.prediction import ask, model_of
-from riprap.model.simulating import simulate
-from riprap.model.spreading import on_spark
+from riprap.model.replication import simulate
+from riprap.model.spark_replications import on_spark
 
 KEYS, WINDOW, ROWS, RATE = 50, 4, 4000, 100.0
 BUY = 0.3

@@ -10,7 +10,7 @@ from tests.model.test_leaping import CHAIN, CHECKPOINTS, COPIES, GROUPS, TREE, a
 
 from riprap.model import Part, Protection
 from riprap.model.arrays import Asked
-from riprap.model.simulating import simulate
+from riprap.model.replication import simulate
 from riprap.model.tokens import net_of, rewards_of
 from riprap.model.wiring import Wired, wire
 from riprap.san import simulate as simulate_net

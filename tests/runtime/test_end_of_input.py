@@ -12,7 +12,7 @@ from tests.runtime.harness import wait_until
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
-from riprap.feeds.leaving import Leaving
+from riprap.feeds.fetch_stop import FetchStop
 from riprap.graph.operators import Outlet
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import open_inflow, read_piece
@@ -114,7 +114,7 @@ def test_a_server_that_is_left_has_not_come_to_its_end(tmp_path: Path) -> None:
         (plan,) = compile_graph(app.graph(), buckets=2, tasks=1).plans
         setting = setting_of(tmp_path)
         inflow = open_inflow(plan, setting, OPTIONS, {})
-        leaving = Leaving(tmp_path / "sources" / "source")
+        leaving = FetchStop(tmp_path / "sources" / "source")
         offset = inflow.latest(inflow.initial(), 1000)
         connection, _ = server.accept()
         with connection:

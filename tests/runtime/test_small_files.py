@@ -16,7 +16,7 @@ from riprap.adapters.bad_records import read_quarantine, write_quarantine
 from riprap.channels import Channel
 from riprap.channels.notes import Notes
 from riprap.errors import DamagedFileError, FormatError
-from riprap.feeds.leaving import Leaving
+from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables, load_tables
@@ -87,7 +87,7 @@ def pace(folder: Path) -> Made:
 
 
 def left(folder: Path) -> Made:
-    leaving = Leaving(folder)
+    leaving = FetchStop(folder)
     leaving.answer(3)
     return folder / "left.json", lambda: leaving.rows
 

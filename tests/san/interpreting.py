@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from types import ModuleType
 
-from riprap.san.loading import module_text
+from riprap.san.compiled_net import module_text
 
 
 @lru_cache(maxsize=16)

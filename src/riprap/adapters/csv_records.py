@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from riprap.adapters.cutting import has_hexadecimal
 from riprap.adapters.framing import Bytes, Places, RecordBlock, bad_quote, count_fields, unescape
+from riprap.adapters.framing_loops import has_hexadecimal
 from riprap.adapters.salvage import Salvaged, salvage, text_of
 from riprap.errors import RunError
 from riprap.expressions.cells import converted, not_a, unreadable

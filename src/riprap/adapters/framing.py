@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.adapters import cutting
+from riprap.adapters import framing_loops
 from riprap.adapters.bad_records import KEPT_BYTES
-from riprap.adapters.cutting import GOES_ON, SEVERAL, UNCLOSED
+from riprap.adapters.framing_loops import GOES_ON, SEVERAL, UNCLOSED
 from riprap.graph.connectors.notation import Notation
 
 BLOCK_BYTES = 8 << 20
@@ -132,7 +132,7 @@ def frame(
 def count_fields(data: Bytes, starts: Places, ends: Places, csv: Notation) -> Places:
     """Count the fields of CSV records, unescaped ones; ``UNCLOSED``, ``SEVERAL`` or ``GOES_ON`` for what is not one."""
     sep, quote, _, _ = _bytes_of(csv)
-    counts: Places = cutting.count_fields(data, starts, ends, sep, quote)
+    counts: Places = framing_loops.count_fields(data, starts, ends, sep, quote)
     return counts
 
 
@@ -156,7 +156,7 @@ def unescape(block: RecordBlock, csv: Notation) -> RecordBlock:
         return block
     data = np.empty(int((block.ends - block.starts).sum()) + len(block), np.uint8)
     starts, ends = np.empty_like(block.starts), np.empty_like(block.ends)
-    cutting.unescape(
+    framing_loops.unescape(
         block.data, block.starts, block.ends, _bytes_of(csv)[0], quote, escape, data, starts, ends
     )
     return replace(block, data=data, starts=starts, ends=ends, gaps=False)
@@ -239,7 +239,7 @@ class _Scratch:
             self._flags = np.empty(most, np.uint8)
         words = data[: len(data) // 8 * 8].view(np.uint64)
         places = self._starts, self._ends, self._flags
-        count, used, multiline, gaps = cutting.cut(
+        count, used, multiline, gaps = framing_loops.cut(
             data, words, self._quoted, self.across, *self._bytes, blank, limit, final, *places
         )
         return (
@@ -260,11 +260,11 @@ def _bytes_of(csv: Notation) -> tuple[int, int, int, int]:
 
 
 def _fault(flag: int, size: int, limit: int, *, across: bool) -> RecordFlaw:
-    if flag == cutting.TOO_LONG:
+    if flag == framing_loops.TOO_LONG:
         return too_long(size, limit)
-    if flag == cutting.TEXT_AFTER:
+    if flag == framing_loops.TEXT_AFTER:
         reason = bad_quote(GOES_ON)
-    elif flag == cutting.TEXT_AFTER_LATER:
+    elif flag == framing_loops.TEXT_AFTER_LATER:
         reason = "a quote is opened and not closed: the next one, on another line, has text after it"
     elif across:
         reason = f"a quote is opened, and not closed within the {limit:,} bytes allowed"

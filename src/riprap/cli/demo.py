@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the demonstration."""
     from riprap.cli.explain import elements_of, print_graph
-    from riprap.cli.following import follow
+    from riprap.cli.followed_run import follow
     from riprap.cli.summary import print_summary
     from riprap.compiler import compile_graph
     from riprap.drawing import draw_svg

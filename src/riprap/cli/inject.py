@@ -73,7 +73,7 @@ FEED = "1"
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the campaign, or say what it would do."""
-    from riprap.faults.running import inject, repeat
+    from riprap.faults.campaign_run import inject, repeat
 
     app, campaign, name = asked(arguments, screen)
     if arguments.dry_run:

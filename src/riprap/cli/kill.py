@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Kill, or list what could be killed."""
-    from riprap.runtime.supervision import crashing
+    from riprap.runtime.supervision import real_crashes
     from riprap.runtime.supervision.presence import find_presences
 
     run = find_run(arguments.run, arguments.runs, kind="a supervised run", sign="processes")
@@ -50,9 +50,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         return 0
     what = arguments.what or "process"
     kill = {
-        "process": crashing.kill_process,
-        "executor": crashing.kill_executor,
-        "host": crashing.kill_host,
+        "process": real_crashes.kill_process,
+        "executor": real_crashes.kill_executor,
+        "host": real_crashes.kill_host,
     }[what]
     crash = kill(run, arguments.element)
     if screen.json:

@@ -223,7 +223,7 @@ def _spread(master: str | None) -> Iterator[Spread | None]:
     if master is None:
         yield None
         return
-    from riprap.model.spreading import on_spark
+    from riprap.model.spark_replications import on_spark
     from riprap.runtime.session import make_session
 
     session = make_session(master, log=Path(os.devnull))

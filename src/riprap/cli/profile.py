@@ -102,7 +102,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _run(arguments: argparse.Namespace, screen: Screen) -> tuple[Graph, Path]:
-    from riprap.cli.following import follow
+    from riprap.cli.followed_run import follow
 
     with tempfile.TemporaryDirectory(prefix="riprap-profile-") as home:
         # What it finds is of no interest; to write it takes the time it takes.

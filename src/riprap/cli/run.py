@@ -128,7 +128,7 @@ def spark_settings(given: Sequence[str]) -> dict[str, str]:
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the application and report."""
-    from riprap.cli.following import follow
+    from riprap.cli.followed_run import follow
     from riprap.cli.summary import print_summary
     from riprap.runtime.site import left_behind
     from riprap.runtime.supervision.decisions import Patience

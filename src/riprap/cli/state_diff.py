@@ -11,8 +11,8 @@ import pyarrow as pa
 from rich.text import Text
 
 from riprap.cli.screen import Screen, new_table
-from riprap.cli.state_finding import age, as_json, as_text, check_version, inspect, reading
-from riprap.runtime.checkpointing.comparing import KeyChange, SlotComparison, compare
+from riprap.cli.state_arguments import age, as_json, as_text, check_version, inspect, reading
+from riprap.runtime.checkpointing.comparison import KeyChange, SlotComparison, compare
 from riprap.runtime.checkpointing.contents import SlotContents, read_state
 from riprap.state.checkpoints.manifest import CheckpointManifest
 

@@ -6,7 +6,7 @@ import argparse
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
-from riprap.cli.state_finding import check_version, inspect, reading
+from riprap.cli.state_arguments import check_version, inspect, reading
 from riprap.runtime.checkpointing.inspection import Inspection, list_versions
 from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.state.checkpoints.manifest import version_of

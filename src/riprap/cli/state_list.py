@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.cli.state_finding import age, asked_for, inspect, why_none
+from riprap.cli.state_arguments import age, asked_for, inspect, why_none
 from riprap.runtime.checkpointing.inspection import About, Inspection, Listed, list_versions
 from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.state.stores.opening import describe_store

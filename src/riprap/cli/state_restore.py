@@ -7,7 +7,7 @@ from typing import Any
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, shown
-from riprap.cli.state_finding import age, check_version, inspect, reading
+from riprap.cli.state_arguments import age, check_version, inspect, reading
 from riprap.cli.state_verify import tell, verify
 from riprap.errors import CorruptValueError, RunError
 from riprap.runtime.checkpointing.contents import read_state

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.cli.state_finding import age, as_json, as_text, check_version, inspect, reading
+from riprap.cli.state_arguments import age, as_json, as_text, check_version, inspect, reading
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.contents import ShowObject, SlotContents, StateVersion, read_state
 from riprap.runtime.checkpointing.inspection import About, Inspection

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen, new_table
-from riprap.cli.state_finding import asked_for, check_version, inspect, reading, why_none
+from riprap.cli.state_arguments import asked_for, check_version, inspect, reading, why_none
 from riprap.runtime.checkpointing.inspection import Inspection
-from riprap.runtime.checkpointing.verifying import Damage, Verification, Verifier
+from riprap.runtime.checkpointing.verification import Damage, Verification, Verifier
 
 _DAMAGED = 1
 

@@ -2,10 +2,10 @@
 
 from riprap.faults.campaign import Campaign
 from riprap.faults.campaign_file import read_campaign
+from riprap.faults.campaign_run import Findings, inject, repeat
 from riprap.faults.evaluation import Criticality
 from riprap.faults.models import Corruption, Duplication, Lateness, Loss, Reordering
 from riprap.faults.placement import find_targets
-from riprap.faults.running import Findings, inject, repeat
 from riprap.faults.scores import Count, Mean, Overlap, Own, Rmse, Sum
 from riprap.graph.faults import Crash, FaultModel, Replicas
 

@@ -10,7 +10,7 @@ import numpy as np
 from riprap.faults.campaign import Campaign
 from riprap.faults.evaluation import Criticality, number
 from riprap.faults.metrics import local_errors, recover
-from riprap.faults.scoring import GoldenScored, Scored, place_id
+from riprap.faults.scored_trials import GoldenScored, Scored, place_id
 
 # Sections before the fault that are shown too.
 _BEFORE = 5

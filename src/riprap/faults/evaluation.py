@@ -21,8 +21,8 @@ from riprap.faults.metrics import (
     recover,
     repeated_quality,
 )
+from riprap.faults.scored_trials import GoldenScored, Scored, place_id
 from riprap.faults.scores import Floats
-from riprap.faults.scoring import GoldenScored, Scored, place_id
 from riprap.intervals import bootstrap, interval_of
 
 Verdict = Literal["protect", "restart is enough", "no effect", "unknown"]

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from riprap.errors import RunError
 from riprap.faults.campaign import Campaign
-from riprap.faults.scoring import GoldenScored, Scored
+from riprap.faults.scored_trials import GoldenScored, Scored
 from riprap.graph.graph import Graph
 from riprap.state.leases import lock
 from riprap.state.saving import load_json, save_json

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from riprap.faults.campaign import Task
 from riprap.faults.folder import CampaignFolder
 from riprap.faults.outputs import Right
-from riprap.faults.scoring import Affected, GoldenScored, Scored, score_golden, score_trial
+from riprap.faults.scored_trials import Affected, GoldenScored, Scored, score_golden, score_trial
 from riprap.faults.setup import Seeded, Setup
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from riprap.compiler import compile_graph
 from riprap.compiler.weaving import weave
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Outage, Task
-from riprap.faults.crashing import Comeback, come_back, covers, group_of, leaving, state_after
+from riprap.faults.crash_effects import Comeback, come_back, covers, group_of, leaving, state_after
 from riprap.faults.feeds import CampaignInput, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_again, play_golden
 from riprap.faults.interleaving import interleave, set_apart, weave_lags

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from riprap.compiler import Plan
 from riprap.compiler.weaving import WovenFaults, give
-from riprap.faults.converging import held_by, same, same_values
+from riprap.faults.convergence import held_by, same, same_values
 from riprap.faults.golden import Golden, GoldenBlock, Replaced, play_golden, rows_of, sent
 from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Played, Player, StreamPiece, concatenate, joined, of_keys

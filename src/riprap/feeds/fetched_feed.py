@@ -10,9 +10,9 @@ from pathlib import Path
 
 from riprap.adapters.retrying import Retry, Tell
 from riprap.errors import ConnectionLost, OperatorError, RiprapError, RunError
-from riprap.feeds.leaving import Leaving
+from riprap.feeds.fetch_stop import FetchStop
+from riprap.feeds.quarantine import set_aside
 from riprap.feeds.segments import Segment, SegmentLog
-from riprap.feeds.setting_aside import set_aside
 from riprap.graph import connectors
 from riprap.graph.connectors import Cursor, Fetched
 from riprap.graph.operators import Source
@@ -58,7 +58,7 @@ class FetchedFeed:
         self._finite = finite
         # Such a source is a connection that ends when the server closes it; others end when they have no more for now.
         self._forgets = connector.PROMISE.word == "forgets"
-        self._leaving = Leaving(folder)
+        self._leaving = FetchStop(folder)
         self._left = False
         self._hung_up = False
         self._ahead = _BATCHES_AHEAD * batch_rows

@@ -14,8 +14,8 @@ from riprap.adapters.retrying import Tell
 from riprap.errors import RunError
 from riprap.expressions import normalise
 from riprap.feeds.pacing import PACE
+from riprap.feeds.quarantine import set_aside
 from riprap.feeds.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_arrow
-from riprap.feeds.setting_aside import set_aside
 from riprap.graph.connectors import Files, Generated, Rows
 from riprap.graph.operators import Source
 from riprap.state.saving import put_in_place

@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from riprap.model.figures import varied
 from riprap.model.measures import MEASURES, Measure
+from riprap.model.number_words import AXES, bytes_a_second, copies, duration, shown
 from riprap.model.prediction import Cost, Estimate, Prediction
 from riprap.model.sweep import Point
-from riprap.model.wording import AXES, bytes_a_second, copies, duration, shown
 
 PredictionsByTechnique = dict[str, Prediction]
 _, _TAINTED, _ = MEASURES

@@ -1,6 +1,6 @@
 """A model as arrays, what is asked of it, what is so at a moment, and what a replication came to.
 
-Functions that :mod:`riprap.model.compiling` compiles take them, and have these constants in them.
+Functions that :mod:`riprap.model.jit` compiles take them, and have these constants in them.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Protocol
 from riprap.model.compare import Compared, Comparison
 from riprap.model.figures import Figure
 from riprap.model.measures import MEASURES, Measure
+from riprap.model.number_words import duration, number
 from riprap.model.sweep import Point
-from riprap.model.wording import duration, number
 
 
 class Fitted(Protocol):

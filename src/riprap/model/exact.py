@@ -23,7 +23,7 @@ from riprap.model.prediction import (
     model_of,
 )
 from riprap.model.profile import Profile
-from riprap.model.simulating import rate_without_faults
+from riprap.model.replication import rate_without_faults
 from riprap.model.techniques import Technique
 from riprap.model.tokens import net_of, rewards_of
 from riprap.model.tokens.names import NetNames

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from riprap.model.measures import MEASURES, Measure
+from riprap.model.number_words import AXES, Axis, shown
 from riprap.model.sweep import Point
-from riprap.model.wording import AXES, Axis, shown
 
 Figure = dict[str, Any]
 _LINES = 8  # shown at first; the others are a click away

@@ -20,7 +20,7 @@ from riprap.graph.operators import Custom, Operator
 from riprap.graph.windows import Window
 from riprap.model.factors import Floats, explained, fit_factors
 from riprap.model.outages import held_by_key, renewals
-from riprap.model.watching import PortStream, stateful_ports, watch_ports, window_of
+from riprap.model.watched_ports import PortStream, stateful_ports, watch_ports, window_of
 
 RATES = (250.0, 350.0, 450.0, 550.0)
 RECOVERIES = tuple(float(second) for second in range(1, 18))

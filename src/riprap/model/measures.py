@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from riprap.model.number_words import shown
 from riprap.model.prediction import Estimate, Prediction
-from riprap.model.wording import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

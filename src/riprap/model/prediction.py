@@ -17,7 +17,7 @@ from riprap.intervals import half_width
 from riprap.model.arrays import Asked, Floats, Told
 from riprap.model.parts import parts_of
 from riprap.model.profile import Profile
-from riprap.model.simulating import rate_without_faults, simulate
+from riprap.model.replication import rate_without_faults, simulate
 from riprap.model.techniques import Technique
 from riprap.model.wiring import Wired, wire
 

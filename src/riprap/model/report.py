@@ -17,11 +17,11 @@ from riprap.model.compare import Comparison
 from riprap.model.curves import Fitted, fit_figures, output_figure, ranking_figures
 from riprap.model.figures import Figure, sweep_figures, varied
 from riprap.model.measures import MEASURES
+from riprap.model.number_words import AXES, duration
 from riprap.model.prediction import Prediction
 from riprap.model.profile import Profile
 from riprap.model.sweep import Point, assumed_of
 from riprap.model.tables import comparison_table, points_table, tiles
-from riprap.model.wording import AXES, duration
 
 _LEFT_OUT = (
     "An operator does what its profile says on average: times, selectivities and state do not follow the data.",

@@ -9,9 +9,9 @@ from riprap.model.advice import below
 from riprap.model.compare import Compared, Comparison
 from riprap.model.figures import varied
 from riprap.model.measures import MEASURES, Measure
+from riprap.model.number_words import AXES, bytes_a_second, number, shown
 from riprap.model.prediction import Estimate, Prediction
 from riprap.model.sweep import Point
-from riprap.model.wording import AXES, bytes_a_second, number, shown
 
 _WIDTH = 70.0
 _BEST = "the best, or not to be told from the best"

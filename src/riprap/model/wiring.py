@@ -10,7 +10,7 @@ import numpy as np
 
 from riprap.errors import ModelError
 from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Floats, ModelArrays
-from riprap.model.failing import mean_flows
+from riprap.model.fault_effects import mean_flows
 from riprap.model.parts import Part
 from riprap.protection import Protection
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.feeds.tables import Tables
-from riprap.runtime.agent.hired import Saver
-from riprap.runtime.behind import Behind
+from riprap.runtime.agent.handle import Saver
+from riprap.runtime.background import BackgroundThread
 from riprap.runtime.crash import reach
+from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.handed import Handed
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import Planned
 from riprap.runtime.outflow import Outflow
@@ -48,7 +48,7 @@ class BatchRunner:
         outlets: Mapping[str, Outflow],
         tables: Tables,
         folder: RunFolder,
-        handed: Handed,
+        handed: Delivery,
         meter: Meter,
         saver: Saver | None = None,
         clock: Callable[[], float] = time.time,
@@ -64,7 +64,7 @@ class BatchRunner:
         self._saver = saver
         self._retention = Retention(site)
         self._clock = clock
-        self._behind = Behind(f"{plan.name} publishes", _BEHIND)
+        self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
         self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from riprap.compiler import Plan
 from riprap.errors import RiprapError
 from riprap.graph.options import RunOptions
-from riprap.runtime.draining import Draining
+from riprap.runtime.drain import Drain
 from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.kafka import explained
@@ -68,7 +68,7 @@ class Crew:
         self._options = options or {}
         self._clock = clock
         self._members: dict[str, _Member] = {}
-        self._draining: Draining | None = None
+        self._draining: Drain | None = None
         # As they were started last, those that have ended or failed included.
         self.elements: dict[str, Element] = {}
         self.errors: dict[str, RiprapError] = {}
@@ -118,7 +118,7 @@ class Crew:
     def stop(self, *, resume: bool = False) -> None:
         """Let elements come to an orderly end, or be taken up again later; :meth:`watch` sees to it."""
         if self._draining is None:
-            self._draining = Draining(self._launch.graph, self._launch.folder, resume=resume)
+            self._draining = Drain(self._launch.graph, self._launch.folder, resume=resume)
             for member in self._members.values():
                 member.element.leave_off()
 

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from riprap.compiler import Plan, describe_state
-from riprap.feeds.leaving import Leaving
+from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
 from riprap.graph import connectors
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Sink, Source
-from riprap.runtime.agent.hired import Saver, hire
+from riprap.runtime.agent.handle import Saver, hire
+from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.protection import ElementProtection
-from riprap.runtime.handed import Handed
-from riprap.runtime.handing_over import hand_over
+from riprap.runtime.delivery import Delivery
 from riprap.runtime.ingest import Ingest
 from riprap.runtime.inlets import Inlets
 from riprap.runtime.meter import Meter
@@ -81,7 +81,7 @@ class Element:
         self._outlets = outlets
         self._rates = _rates(launch.graph, plan)
         self._launch = launch
-        self._handed = Handed(home)
+        self._handed = Delivery(home)
         self._inlets = Inlets(plan, launch.folder.path)
         self._stage: Stage | None = None
         self._saver: Saver | None = None
@@ -90,7 +90,7 @@ class Element:
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, connectors.Source)]
         self._watched = launch.options.interval is None and bool(plan.inlets or self._rates or fetched)
         self._once = {
-            s.name: Leaving(home / "sources" / s.name)
+            s.name: FetchStop(home / "sources" / s.name)
             for s in fetched
             if s.connector.PROMISE.word == "forgets"
         }
@@ -277,7 +277,7 @@ class Element:
             name for name, leaving in self._once.items() if self._fetched(name, leaving) != done.get(name, 0)
         ]
 
-    def _fetched(self, name: str, leaving: Leaving) -> int | None:
+    def _fetched(self, name: str, leaving: FetchStop) -> int | None:
         # One whose input has ended is not there any more to answer.
         finite = self._launch.options.interval is None
         end = SegmentLog.end_of(self._home / "sources" / name) if finite else None

@@ -23,7 +23,7 @@ from riprap.adapters.decoding import decode_messages
 from riprap.adapters.json_lines import json_lines, plain_text
 from riprap.adapters.retrying import Retry, Tell
 from riprap.errors import ConnectionLost, RiprapError, RunError
-from riprap.feeds.setting_aside import set_aside
+from riprap.feeds.quarantine import set_aside
 from riprap.graph.connectors import BadRecord, FromKafka, Target, ToKafka
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Sink, Source

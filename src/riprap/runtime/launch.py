@@ -16,9 +16,9 @@ from riprap.graph.options import RunOptions
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
+from riprap.runtime.delivery import Delivery
 from riprap.runtime.element import Element
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.handed import Handed
 from riprap.runtime.lost_records import agree, agree_alone
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.settings import Setting, save_setting
@@ -56,7 +56,7 @@ class Launch:
             if plan.ingests:
                 agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
             else:
-                agree_alone(plan, site.ledger, handed=Handed(home).batch, tell=tell)
+                agree_alone(plan, site.ledger, handed=Delivery(home).batch, tell=tell)
             self.recover(plan, site, setting)
         else:
             site.ledger.begin(plan.buckets)

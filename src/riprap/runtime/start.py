@@ -17,16 +17,16 @@ from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Gate, Source
 from riprap.graph.options import RunOptions
-from riprap.runtime.agent.hired import hire
+from riprap.runtime.agent.handle import hire
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.checkpointing.inspection import describe_operators
-from riprap.runtime.compiling import Compiling
 from riprap.runtime.crew import Crew
 from riprap.runtime.folder import RunFolder, read_about
 from riprap.runtime.jvm_output import LOG, JvmLog
 from riprap.runtime.kafka import check_connector, session_config
 from riprap.runtime.launch import Launch
+from riprap.runtime.precompilation import Precompilation
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
@@ -44,7 +44,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
     log = earlier[0].path / LOG if earlier is not None else runs / f".{uuid.uuid4().hex[:6]}-{LOG}"
     # First, so that it is there once Spark is.
     hire_early(graph)
-    compiling = Compiling()
+    compiling = Precompilation()
     session = (
         check_session(given)
         if given is not None

@@ -7,7 +7,7 @@
 1.5
 """
 
-from riprap.san.composing import join, replicate
+from riprap.san.composition import join, replicate
 from riprap.san.distributions import (
     Deterministic,
     Distribution,

@@ -124,7 +124,7 @@ class Net:
     parameters: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        from riprap.san.checking import check_net
+        from riprap.san.checks import check_net
 
         fix(self, places=tuple(self.places), activities=tuple(self.activities))
         fix(self, parameters=Fixed({name: float(value) for name, value in self.parameters.items()}))

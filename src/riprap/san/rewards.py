@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from riprap.san.checking import check_code
+from riprap.san.checks import check_code
 from riprap.san.code import Code, text_of
 from riprap.san.errors import NetError, UnknownNameError
 from riprap.san.fixed import Fixed, fix

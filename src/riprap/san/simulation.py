@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from riprap.intervals import Floats
+from riprap.san.compiled_net import load
 from riprap.san.errors import NetError
 from riprap.san.estimates import Precision, RewardEstimate, Simulation
-from riprap.san.failing import failure, not_a_number
-from riprap.san.loading import load
+from riprap.san.failures import failure, not_a_number
 from riprap.san.net import Net
 from riprap.san.rewards import Mean, Reward, Steady, check_rewards, span
 from riprap.san.source import source_of

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 
 from riprap.san import kernel
+from riprap.san.compiled_net import interpreted
 from riprap.san.distributions import Exponential
 from riprap.san.errors import NotMarkovError, SolutionError, TooManyStatesError, UnstableError
-from riprap.san.failing import cycle, failure, not_a_number, shown
-from riprap.san.loading import interpreted
+from riprap.san.failures import cycle, failure, not_a_number, shown
 from riprap.san.net import Net
 from riprap.san.rewards import Reward
 from riprap.san.source import source_of

@@ -19,7 +19,7 @@ import riprap as rr
 from riprap.compiler import Plan, compile_graph, describe_state
 from riprap.errors import StoreError
 from riprap.graph.operators import Sink
-from riprap.runtime.agent.hired import what_came
+from riprap.runtime.agent.handle import what_came
 from riprap.runtime.checkpointing import durable as durables
 from riprap.runtime.checkpointing import recovery
 from riprap.runtime.checkpointing.checkpointer import Checkpointer, FreshPage

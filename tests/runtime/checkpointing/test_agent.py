@@ -20,8 +20,8 @@ from tests.runtime.harness import wait_until
 
 import riprap as rr
 from riprap.errors import StoreError
-from riprap.runtime.agent import hired
-from riprap.runtime.agent.hired import HiredAgent, Saver
+from riprap.runtime.agent import handle
+from riprap.runtime.agent.handle import HiredAgent, Saver
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
 
@@ -120,7 +120,7 @@ def test_it_dies_at_a_step_of_a_save_and_another_takes_its_place(
 def test_one_that_hangs_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: list[HiredAgent]
 ) -> None:
-    monkeypatch.setattr(hired, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(handle, "_PATIENCE_SECONDS", 0.3)
     fleet = fleet_of(tmp_path)
     agents.append(HiredAgent())
     be_kept(fleet, agents[0])

@@ -35,7 +35,7 @@ from tests.state.stores.kinds import store_url
 from tests.state.stores.test_disks import disk, fill, remount  # noqa: F401
 
 import riprap as rr
-from riprap.runtime.agent import hired
+from riprap.runtime.agent import handle
 
 PART, PARTS, SEED = 60, 12, 5
 OPTIONS: dict[str, Any] = {"trigger": "50ms", "batch_rows": PART, "buckets": 4, "parallelism": 2}
@@ -202,7 +202,7 @@ def test_a_store_of_the_users_own_that_is_away_and_comes_back(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # An agent of this test's own: that of other tests does not find the user's module.
-    monkeypatch.setattr(hired, "_HIRED", [])
+    monkeypatch.setattr(handle, "_HIRED", [])
     app = Application(spark, tmp_path, store_url("own", request, tmp_path))
     folder, away = tmp_path / "own", tmp_path / "away"
     with app.started():
@@ -210,7 +210,7 @@ def test_a_store_of_the_users_own_that_is_away_and_comes_back(
         break_and_mend(app, lambda: shutil.move(folder, away), lambda: shutil.move(away, folder))
         assert "unable to open database file" in events(app.folder, "checkpoint failed")[-1]["message"]
     lose_the_host_and_go_on(app)
-    hired._HIRED[0].stop()
+    handle._HIRED[0].stop()
 
 
 def test_a_slow_store_holds_nobody_up(
@@ -221,7 +221,7 @@ def test_a_slow_store_holds_nobody_up(
     for name, value in {"AT": "checkpoint-between:1", "ONCE": str(marker), "BY": "SIGSTOP"}.items():
         monkeypatch.setenv(f"RIPRAP_CRASH_{name}", value)
     # An agent of this test's own: that of other tests has their environment.
-    monkeypatch.setattr(hired, "_HIRED", [])
+    monkeypatch.setattr(handle, "_HIRED", [])
     app = Application(spark, tmp_path, None)
     with app.started():
         wait_until(lambda: marker.exists() and marker.read_text())
@@ -237,7 +237,7 @@ def test_a_slow_store_holds_nobody_up(
         assert not events(app.folder, "checkpoint failed")
     assert app.output_is_right()
     lose_the_host_and_go_on(app)
-    hired._HIRED[0].stop()
+    handle._HIRED[0].stop()
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut short"])

@@ -19,7 +19,7 @@ from riprap.runtime.site import Housing
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.driver import SparkGoneError, report_by
 from riprap.runtime.supervision.requests import ask_to_stop
-from riprap.runtime.supervision.standing import Conditions
+from riprap.runtime.supervision.roster import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 
 

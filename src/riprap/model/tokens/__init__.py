@@ -2,7 +2,7 @@
 
 Each operator waits, processes and sends, as in chapter 5 of the dissertation; clean and tainted tuples have places of
 their own. This is what the model means. Its simulation costs several completions for every tuple, which
-:mod:`riprap.model.leaping` does without; tests hold the two against each other. The same net with ``memoryless`` times
+:mod:`riprap.model.leaps` does without; tests hold the two against each other. The same net with ``memoryless`` times
 is what :mod:`riprap.model.exact` solves.
 """
 

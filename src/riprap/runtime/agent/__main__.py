@@ -17,7 +17,7 @@ import psutil
 
 from riprap.errors import FormatError, RiprapError
 from riprap.runtime.agent import FORMAT
-from riprap.runtime.agent.kept import KeptElement
+from riprap.runtime.agent.element import KeptElement
 from riprap.runtime.checkpointing.checkpointer import FreshPage, Status
 from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.link import Link, Message

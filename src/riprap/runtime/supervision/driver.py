@@ -37,19 +37,19 @@ from riprap.graph.graph import Graph
 from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
 from riprap.ownership import read_file
-from riprap.runtime.compiling import Compiling
 from riprap.runtime.crew import Crew, Report
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.kafka import BrokerWatch, check_connector, session_config
 from riprap.runtime.launch import Launch
 from riprap.runtime.link import Link, Message
+from riprap.runtime.precompilation import Precompilation
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
 from riprap.runtime.start import hire_early, layout_of, spark_of, stages_of
 from riprap.runtime.supervision.decisions import SPARK_GONE
 from riprap.runtime.supervision.presence import announce, withdraw
-from riprap.runtime.supervision.warming import warm_up
+from riprap.runtime.supervision.warm_up import warm_up
 
 BEAT_SECONDS = 0.2
 _POLL_SECONDS = 0.05
@@ -100,7 +100,7 @@ class Driver:
         if loaded is None:
             return
         graph, options = loaded
-        compiling = Compiling()
+        compiling = Precompilation()
         session = self._session(graph)
         if session is None:
             return

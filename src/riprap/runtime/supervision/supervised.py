@@ -28,9 +28,9 @@ from riprap.runtime.supervision.journal import Recovered, read_history, read_rec
 from riprap.runtime.supervision.presence import FOLDER
 from riprap.runtime.supervision.progress import MetricsTail
 from riprap.runtime.supervision.requests import forget_stop
-from riprap.runtime.supervision.standing import Conditions
+from riprap.runtime.supervision.roster import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
-from riprap.runtime.supervision.warming import forget_warming
+from riprap.runtime.supervision.warm_up import forget_warming
 from riprap.state.leases import Lease, sweep
 from riprap.state.ledger import Ledger
 from riprap.state.pages import page_root

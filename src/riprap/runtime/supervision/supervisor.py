@@ -40,7 +40,7 @@ from riprap.runtime.supervision.decisions import (
 from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
 from riprap.runtime.supervision.process import DriverProcess
 from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
-from riprap.runtime.supervision.standing import Conditions, ElementState, ProcessState, ReturningElement
+from riprap.runtime.supervision.roster import Conditions, ElementState, ProcessState, ReturningElement
 
 _TICK_SECONDS = 0.05
 # An orderly end takes as long as a batch; one that hangs is cut off.

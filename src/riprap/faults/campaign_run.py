@@ -22,9 +22,16 @@ from riprap.faults.evaluation import Criticality, evaluate
 from riprap.faults.folder import CampaignFolder, fingerprint
 from riprap.faults.jobs import Shared, list_jobs, on_spark, session_for
 from riprap.faults.outputs import Form
-from riprap.faults.scoring import GoldenScored, Scored, affected_sets, check_score, place_id, score_trial
+from riprap.faults.scored_trials import (
+    GoldenScored,
+    Scored,
+    affected_sets,
+    check_score,
+    place_id,
+    score_trial,
+)
 from riprap.faults.setup import Setup
-from riprap.faults.streaming import streaming_seconds
+from riprap.faults.streaming_time import streaming_seconds
 from riprap.graph.application import Application
 from riprap.graph.faults import Crash
 from riprap.graph.graph import Graph

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from riprap.runtime.behind import Behind
+from riprap.runtime.background import BackgroundThread
 
 
 def test_things_are_done_in_order_and_who_gives_too_many_waits() -> None:
-    behind, may_go, done = Behind("behind", 2), threading.Event(), []
+    behind, may_go, done = BackgroundThread("behind", 2), threading.Event(), []
 
     def first() -> None:
         may_go.wait(30)
@@ -30,7 +30,7 @@ def test_things_are_done_in_order_and_who_gives_too_many_waits() -> None:
 
 
 def test_what_goes_wrong_is_raised_where_more_is_given() -> None:
-    behind, done = Behind("behind", 2), []
+    behind, done = BackgroundThread("behind", 2), []
 
     def fail() -> None:
         raise ValueError("no")
@@ -45,7 +45,7 @@ def test_what_goes_wrong_is_raised_where_more_is_given() -> None:
 
 
 def test_what_is_abandoned_is_not_begun() -> None:
-    behind, may_go, at_work, done = Behind("behind", 2), threading.Event(), threading.Event(), []
+    behind, may_go, at_work, done = BackgroundThread("behind", 2), threading.Event(), threading.Event(), []
 
     def slow() -> None:
         at_work.set()

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, ModelArrays, ModelState
-from riprap.model.compiling import bare
-from riprap.model.leaping import is_filling, is_unstable
+from riprap.model.jit import bare
+from riprap.model.leaps import is_filling, is_unstable
 
 
 @bare

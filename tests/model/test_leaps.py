@@ -14,7 +14,7 @@ from tests.model.oracle import Oracle
 from riprap.model import OperatorProfile, Part, Port, Protection
 from riprap.model.arrays import Asked
 from riprap.model.parts import PartPort
-from riprap.model.simulating import simulate
+from riprap.model.replication import simulate
 from riprap.model.wiring import wire
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from riprap.model.arrays import Floats, Ints, ModelArrays, ModelState
-from riprap.model.compiling import bare, inlined
+from riprap.model.jit import bare, inlined
 
 
 @bare

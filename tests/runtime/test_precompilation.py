@@ -8,10 +8,10 @@ import pytest
 from tests.stages import run_batches
 
 import riprap as rr
-from riprap.cli.following import _told
+from riprap.cli.followed_run import _told
 from riprap.machine_code import code_folder, known
-from riprap.runtime import compiling
-from riprap.runtime.compiling import Compiling
+from riprap.runtime import precompilation
+from riprap.runtime.precompilation import Precompilation
 
 # What windows and joins by a text call; other operators have one or two functions of their own.
 CALLED = "_fnv _scatter _find double_sums whole_sums _ranges align _play _expand"
@@ -39,9 +39,9 @@ def test_types_that_are_known_do_come() -> None:
 def test_a_run_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     events: queue.Queue[dict[str, Any]] = queue.Queue()
     left = iter([3, 0])
-    monkeypatch.setattr(compiling, "uncompiled", lambda: next(left))
+    monkeypatch.setattr(precompilation, "uncompiled", lambda: next(left))
 
-    Compiling().tell(lambda kind, **details: events.put({"event": kind, **details}))
+    Precompilation().tell(lambda kind, **details: events.put({"event": kind, **details}))
 
     told, done = events.get(timeout=60), events.get(timeout=60)
     assert _told(told) == (
@@ -53,10 +53,12 @@ def test_a_run_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_says_that_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[dict[str, Any]] = []
-    monkeypatch.setattr(compiling, "uncompiled", lambda: 0)
-    monkeypatch.setattr(compiling, "code_folder", lambda: NotADirectoryError(20, "Not a directory", "/cache"))
+    monkeypatch.setattr(precompilation, "uncompiled", lambda: 0)
+    monkeypatch.setattr(
+        precompilation, "code_folder", lambda: NotADirectoryError(20, "Not a directory", "/cache")
+    )
 
-    Compiling().tell(lambda kind, **details: events.append({"event": kind, **details}))
+    Precompilation().tell(lambda kind, **details: events.append({"event": kind, **details}))
 
     (event,) = events
     assert "[Errno 20] Not a directory: '/cache'" in str(_told(event))

@@ -18,7 +18,7 @@ from riprap.state.saving import load_json, save_json
 FORMAT = "riprap-left/1"
 
 
-class Leaving:
+class FetchStop:
     """The files of one source."""
 
     def __init__(self, folder: Path) -> None:

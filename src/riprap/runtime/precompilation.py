@@ -1,6 +1,6 @@
 """Compile while Spark starts: on the first run of a version on a machine, in a process of its own.
 
-python -m riprap.runtime.compiling
+python -m riprap.runtime.precompilation
 
 It compiles what is known to be called, function by function, and ends with the process that started it. A worker that
 comes to a function meanwhile waits for it, or compiles it itself if it is the first.
@@ -20,7 +20,7 @@ from riprap.machine_code import code_folder, compile_known, uncompiled
 from riprap.operators import kernels as kernels  # their functions are what is compiled
 
 
-class Compiling:
+class Precompilation:
     """The process, if there is anything to compile, and what to tell of it."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Compiling:
             # If it does not start, workers do all of it.
             with contextlib.suppress(OSError):
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "riprap.runtime.compiling"],
+                    [sys.executable, "-m", "riprap.runtime.precompilation"],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from riprap.runtime.folder import RunFolder
 _QUIET_SECONDS = 30.0
 
 
-class Draining:
+class Drain:
     """The orderly end of elements, each once it has read all that those before it put out.
 
     Sources are left where they are, but for what could not be read again.

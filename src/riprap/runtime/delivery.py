@@ -19,7 +19,7 @@ FORMAT = "riprap-handed/1"
 NAME = "handed"
 
 
-class Handed:
+class Delivery:
     """The mark of one element. Reading makes nothing; the first :meth:`note` makes the file."""
 
     def __init__(self, home: Path) -> None:

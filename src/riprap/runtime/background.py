@@ -10,7 +10,7 @@ from collections.abc import Callable
 _LOOK_SECONDS = 0.1
 
 
-class Behind:
+class BackgroundThread:
     """Does what it is given, in order, at most so many things behind: who gives it more waits.
 
     What goes wrong ends it, and is raised where the next thing is given to it, or by :meth:`check` and :meth:`finish`.
