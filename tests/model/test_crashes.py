@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.model.test_leaping import part
+from tests.model.test_leaps import part
 
 from riprap.model import Part, Protection
 from riprap.model.arrays import Asked, Told

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from tests.model.made import graph
-from tests.model.test_leaping import part
+from tests.model.test_leaps import part
 
 import riprap as rr
 from riprap.apps.catalogue import CATALOGUE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from tests.model.test_leaping import CHAIN, CHECKPOINTS, COPIES, GROUPS, TREE, agree
+from tests.model.test_leaps import CHAIN, CHECKPOINTS, COPIES, GROUPS, TREE, agree
 
 from riprap.model import Part, Protection
 from riprap.model.arrays import Asked

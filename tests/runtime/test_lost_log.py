@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.runtime.harness import only_run, read_parts, whole
-from tests.runtime.test_handing_over import dying_at
+from tests.runtime.test_backlog import dying_at
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
