@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from riprap.errors import ConnectionLost, RunError
 
@@ -17,7 +17,7 @@ _LONGEST_WAIT = 5.0
 class Tell(Protocol):
     """Takes note of something that people should see: the run's events."""
 
-    def __call__(self, kind: str, **details: str | float | int) -> None: ...
+    def __call__(self, kind: str, **details: Any) -> None: ...
 
 
 class Retry:

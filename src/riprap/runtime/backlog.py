@@ -6,16 +6,15 @@ must not be replaced by less; what it has not had is lost, and that is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
+from riprap.adapters.retrying import Tell
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.state.ledger import Record
-
-Tell = Callable[..., None]
 
 
 def hand_over(

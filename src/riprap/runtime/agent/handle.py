@@ -13,11 +13,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from riprap import errors
+from riprap.adapters.retrying import Tell
 from riprap.errors import RunError
 from riprap.runtime.agent import FORMAT
 from riprap.runtime.checkpointing.protection import ElementProtection
@@ -26,7 +27,6 @@ from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
 from riprap.state.ledger import Record
 
-Tell = Callable[..., None]
 # One that does not read what it is told for so long hangs, and another is started in its place.
 _PATIENCE_SECONDS = 10.0
 # How long an agent may take to start, and to end once nothing is to be saved.

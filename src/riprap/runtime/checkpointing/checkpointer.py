@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from riprap.adapters.retrying import Tell
 from riprap.channels import ChannelReader
 from riprap.errors import CorruptValueError, MissingPageError
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected, Range
@@ -33,7 +34,6 @@ from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import Record
 from riprap.state.windows import restrict
 
-Tell = Callable[..., None]
 # How often a thread that waits for its time looks whether it is to end.
 _LOOK_SECONDS = 0.5
 # Pages that wait are put together once there are so many of a slot, and let go at such a share of the page limit.

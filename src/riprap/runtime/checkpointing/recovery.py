@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from riprap.adapters.retrying import Tell
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.durable import Durable
@@ -35,7 +36,6 @@ WISHES = "restore.json"
 FRESH = "fresh"
 # Pages are written to host memory by so many threads.
 _AT_ONCE = 4
-Tell = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
