@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "riprap"
 # import it, what it is made of may not.
 LAYERS = (
     "errors",
+    "arrays",
     "ownership",
     "cache",
     "machine_code",

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
-Floats = npt.NDArray[np.float64]
+from riprap.arrays import Floats
 
 
 def half_width(values: Floats, confidence: float = 0.95) -> Floats:

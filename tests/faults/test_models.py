@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.faults.replaying import golden_of
 
 import riprap as rr
+from riprap.arrays import Ints
 from riprap.compiler.weaving import give, weave
 from riprap.errors import GraphError
 from riprap.faults.interleaving import interleave, lags_of, weave_lags
@@ -20,7 +21,7 @@ from riprap.faults.models.corruption import flip_bits
 from riprap.faults.models.lag import lag_at
 from riprap.faults.targets import incoming
 from riprap.faults.trial import replay_trial
-from riprap.graph.faults import Fault, FaultModel, Ints, Stretch
+from riprap.graph.faults import Fault, FaultModel, Stretch
 
 N = 300
 

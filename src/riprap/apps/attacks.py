@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import riprap as rr
-
-Ints = npt.NDArray[np.int64]
+from riprap.arrays import Ints
 
 ATTACK_SCHEMA = "host string, first timestamp, last timestamp, attempts bigint"
 

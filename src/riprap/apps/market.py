@@ -21,19 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from riprap.apps.market_prices import (
-    RECENT_TRADES,
-    Book,
-    Draws,
-    Floats,
-    Ints,
-    Listing,
-    MarketEvents,
-    PriceModel,
-    play,
-)
+from riprap.apps.market_prices import RECENT_TRADES, Book, Draws, Listing, MarketEvents, PriceModel, play
 from riprap.apps.market_real import read_real
 from riprap.apps.market_schema import FEED_SCHEMA
+from riprap.arrays import Floats, Ints
 
 __all__ = ["CALIBRATED", "FEED_SCHEMA", "generate", "read_real", "write_feed"]
 

@@ -13,15 +13,11 @@ before the move, and the ticker may not trade again for minutes.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from riprap.arrays import Bools, Floats, Ints
 from riprap.machine_code import compiled
 
 RECENT_TRADES = 512  # the trades a later event can echo: about 5 s at the average rate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 class PriceModel(NamedTuple):
@@ -68,7 +64,7 @@ class Draws(NamedTuple):
     time: Floats  # seconds since the start
     market: Floats  # log level of the market
     agitation: Floats  # market-wide factor on volatility
-    trade: Flags
+    trade: Bools
     popular: Ints  # the ticker, unless the event echoes a trade
     echo: Floats  # uniform: whether it does
     echo_of: Floats  # uniform: which trade it echoes

@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import riprap as rr
-
-Ints = npt.NDArray[np.int64]
+from riprap.arrays import Ints
 
 LINE_SCHEMA = (
     "time timestamp, log_time timestamp, server string, program string, message string, times bigint"

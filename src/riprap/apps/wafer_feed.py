@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from riprap.arrays import Floats, Ints
 
 WAFER_SCHEMA = pa.schema(
     [

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Bools, Numbers
 from riprap.expressions.errors import EvaluationError
 from riprap.expressions.source import DTYPES
 from riprap.expressions.tree import Column, Columns, Expression
 from riprap.expressions.types import BOOLEAN, INT, STRING, normalise
 
-Numbers = npt.NDArray[Any]
-Flags = npt.NDArray[np.bool_]
 _ENCODED = pa.dictionary(pa.int32(), STRING)
 
 
@@ -69,7 +67,7 @@ class Program:
             raise self._failure(row, number, columns)
         return self._arrays(outputs, dictionary), self._arrays(states, dictionary)
 
-    def _arrays(self, parts: Sequence[tuple[Numbers, Flags]], dictionary: pa.Array) -> list[pa.Array]:
+    def _arrays(self, parts: Sequence[tuple[Numbers, Bools]], dictionary: pa.Array) -> list[pa.Array]:
         pairs = zip(parts, self.types, strict=True)
         return [_joined(values, valid, type, dictionary) for (values, valid), type in pairs]
 
@@ -84,7 +82,7 @@ class Program:
         return EvaluationError(expression.sql, "it raised, but not when evaluated again")
 
 
-def _computed(each: Input, failed: Flags, columns: Columns, rows: int) -> pa.Array:
+def _computed(each: Input, failed: Bools, columns: Columns, rows: int) -> pa.Array:
     """Compute an input. Where that raises and the input is doubtful, say so in `failed`."""
     expression = each.expression
     if isinstance(expression, Column) and expression.type == STRING:
@@ -96,7 +94,7 @@ def _computed(each: Input, failed: Flags, columns: Columns, rows: int) -> pa.Arr
     return _salvaged(expression, {name: columns[name] for name in expression.columns}, failed)
 
 
-def _salvaged(expression: Expression, columns: Columns, failed: Flags) -> pa.Array:
+def _salvaged(expression: Expression, columns: Columns, failed: Bools) -> pa.Array:
     """Evaluate the rows that have a value, by halving the batch around the others."""
     try:
         return expression.evaluate(columns, len(failed))
@@ -140,7 +138,7 @@ def _encoded(array: pa.Array) -> pa.DictionaryArray:
     return normalise(array).dictionary_encode()
 
 
-def _split(array: pa.Array) -> tuple[Numbers, Flags]:
+def _split(array: pa.Array) -> tuple[Numbers, Bools]:
     """Take an array apart into numbers and flags that say which are valid."""
     rows = len(array)
     valid = np.ones(rows, np.bool_)
@@ -154,7 +152,7 @@ def _split(array: pa.Array) -> tuple[Numbers, Flags]:
     return np.frombuffer(array.buffers()[1], dtype, rows, array.offset * dtype.itemsize), valid
 
 
-def _joined(values: Numbers, valid: Flags, type: pa.DataType, dictionary: pa.Array) -> pa.Array:
+def _joined(values: Numbers, valid: Bools, type: pa.DataType, dictionary: pa.Array) -> pa.Array:
     if type == STRING:
         return dictionary.take(_joined(values, valid, INT, dictionary))
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.expressions.errors import KernelFailure
 from riprap.expressions.time_formats import month_numbers
 from riprap.expressions.tree import Value
 from riprap.expressions.types import BIGINT, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, type_name
 
-Numbers = npt.NDArray[np.int64]
 _MONTH_NAMES, _MONTHS = (pa.array(list(each)) for each in zip(*month_numbers().items(), strict=True))
 
 SPACES = "".join(map(chr, range(0x21))) + "\x7f"
@@ -127,16 +127,16 @@ class Parts:
             first = pc.ascii_upper(pc.utf8_slice_codeunits(self.fields["name"], 0, 3))
             self.fields["month"] = _MONTHS.take(pc.index_in(first, value_set=_MONTH_NAMES))
 
-    def micros(self, *, offset: bool) -> Numbers:
+    def micros(self, *, offset: bool) -> Ints:
         """Return microseconds since 1970, where the texts fit."""
         days = self.days()
         self._within(np.abs(days), 0, 2**63 // _MICROS_A_DAY - 1)
         away = self._offset()
         seconds = self._time() - (away if offset else 0)
-        whole: Numbers = np.where(self.fits, days, 0) * 86_400 + seconds
+        whole: Ints = np.where(self.fits, days, 0) * 86_400 + seconds
         return whole * MICROS_A_SECOND + self._fraction()
 
-    def days(self) -> Numbers:
+    def days(self) -> Ints:
         """Return days since 1970, where the texts fit."""
         year = self._number("year", 1970)
         if "sign" in self.fields:
@@ -149,7 +149,7 @@ class Parts:
         self.fits &= (day >= 1) & (day <= length)
         return days + day - 1
 
-    def _time(self) -> Numbers:
+    def _time(self) -> Ints:
         hour = self._within(self._number("hour", 0), 0, 23)
         if "half" in self.fields:
             clock = self._within(self._number("clock", 12), 1, 12)
@@ -158,7 +158,7 @@ class Parts:
         second = self._within(self._number("second", 0), 0, 59)
         return hour * 3600 + minute * 60 + second
 
-    def _offset(self) -> Numbers:
+    def _offset(self) -> Ints:
         if "side" not in self.fields:
             return np.zeros(len(self.fits), np.int64)
         both = self._number("both", 0)
@@ -168,14 +168,14 @@ class Parts:
         size = self._within(hours * 3600 + minutes * 60 + seconds, 0, 18 * 3600)
         return np.where(self._is("side", "-"), -size, size)
 
-    def _fraction(self) -> Numbers:
+    def _fraction(self) -> Ints:
         if "fraction" not in self.fields:
             return np.zeros(len(self.fits), np.int64)
         digits = pc.utf8_slice_codeunits(self.fields["fraction"], 0, 6)
         self.fields["micros"] = pc.utf8_rpad(digits, 6, "0")
         return self._number("micros", 0)
 
-    def _number(self, name: str, default: int) -> Numbers:
+    def _number(self, name: str, default: int) -> Ints:
         if name not in self.fields:
             return np.full(len(self.fits), default, np.int64)
         text = pc.fill_null(self.fields[name], "")
@@ -185,13 +185,13 @@ class Parts:
         found: Any = pc.equal(pc.ascii_upper(pc.fill_null(self.fields[name], "")), text)
         return np.asarray(found)
 
-    def _within(self, numbers: Numbers, low: int, high: int) -> Numbers:
+    def _within(self, numbers: Ints, low: int, high: int) -> Ints:
         inside = (numbers >= low) & (numbers <= high)
         self.fits &= inside
         return np.where(inside, numbers, low)
 
 
-def _checked(parts: Parts, numbers: Numbers, type: pa.DataType) -> pa.Array:
+def _checked(parts: Parts, numbers: Ints, type: pa.DataType) -> pa.Array:
     if not (parts.fits | ~parts.there).all():
         raise KernelFailure(f"not a {type_name(type)}")
     if type == DATE:

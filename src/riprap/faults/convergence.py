@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Bools
 from riprap.operators.custom import HELD
+from riprap.operators.given import Pages
 from riprap.state.hashing import Hashes
 from riprap.state.windows import counters_of, hashes_of, held_of, merge, ranges, window_of
-
-Bools = npt.NDArray[np.bool_]
-Pages = Sequence[pa.RecordBatch]
 
 
 def held_by(pages: Pages, hashes: Hashes) -> list[pa.RecordBatch]:

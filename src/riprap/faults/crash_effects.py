@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from riprap.arrays import Ints
 from riprap.faults.golden import Golden
 from riprap.faults.targets import Incoming
 from riprap.graph.faults import Crash, Replicas
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.operators import Faulty, Operator
-from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
 from riprap.protection import OperatorOutage, Policy
 from riprap.protection.policy import Holds

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from riprap.arrays import Floats
 from riprap.faults.campaign import Campaign, Outage, Targets
 from riprap.faults.metrics import (
     Anova,
@@ -22,7 +23,6 @@ from riprap.faults.metrics import (
     repeated_quality,
 )
 from riprap.faults.scored_trials import GoldenScored, Scored, place_id
-from riprap.faults.scores import Floats
 from riprap.intervals import bootstrap, interval_of
 
 Verdict = Literal["protect", "restart is enough", "no effect", "unknown"]

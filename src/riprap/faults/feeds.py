@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Floats, Ints
 from riprap.compiler import Layout
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
@@ -20,10 +20,8 @@ from riprap.feeds.tables import Tables, load_tables
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup, Source
-from riprap.operators.chunk import Ints, order_numbers
+from riprap.operators.chunk import order_numbers
 from riprap.stage.arrival import ReadRows
-
-Floats = npt.NDArray[np.float64]
 
 _ALL = 2**60
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.compiler import Layout, compile_graph
 from riprap.compiler.passes import is_aligned
 from riprap.errors import GraphError
@@ -16,7 +17,6 @@ from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Player, StreamPiece
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Operator, Outlet, Source
-from riprap.operators.chunk import Ints
 from riprap.stage.arrival import Arrival, ReadRows
 from riprap.stage.fused import State
 

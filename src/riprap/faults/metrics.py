@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
-Floats = npt.NDArray[np.float64]
+from riprap.arrays import Floats
 
 ALPHA = 0.05
 THRESHOLD = 0.03

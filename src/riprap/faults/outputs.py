@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Floats, Ints
 from riprap.errors import RunError
+from riprap.expressions.tree import Columns
 from riprap.faults.replay import StreamPiece, concatenate
-from riprap.faults.scores import Columns, Cut, Floats, Score
+from riprap.faults.scores import Cut, Score
 from riprap.faults.trial import Difference, pairs
-from riprap.operators.chunk import Ints, order_numbers
+from riprap.operators.chunk import order_numbers
 from riprap.stage.arrival import Tags
 from riprap.state.hashing import Hashes, hash_arrays
 from riprap.state.windows import ranges

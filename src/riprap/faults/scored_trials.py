@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from riprap.arrays import Floats
 from riprap.errors import RunError
 from riprap.faults.campaign import Campaign, Targets, Task
-from riprap.faults.scores import Floats
 from riprap.faults.setup import Seeded
 from riprap.state.hashing import Hashes
 

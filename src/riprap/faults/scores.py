@@ -6,20 +6,18 @@ by bit, whichever way they were come by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Floats, Ints
 from riprap.errors import GraphError, RunError
-from riprap.operators.chunk import Ints
+from riprap.expressions.tree import Columns
 from riprap.state.hashing import Hashes, hash_arrays
 
-Floats = npt.NDArray[np.float64]
-Columns = Mapping[str, pa.Array]
 OverlapMeasure = Literal["precision", "recall", "f1", "jaccard"]
 
 

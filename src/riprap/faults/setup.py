@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Floats
 from riprap.compiler import compile_graph
 from riprap.compiler.weaving import weave
 from riprap.errors import GraphError
@@ -20,7 +21,6 @@ from riprap.faults.interleaving import interleave, set_apart, weave_lags
 from riprap.faults.models import Loss
 from riprap.faults.outputs import Form, Right
 from riprap.faults.placement import FaultTarget, check_changes, place, unprotected
-from riprap.faults.scores import Floats
 from riprap.faults.sections import lay_out, section_at
 from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from riprap.arrays import Ints
 from riprap.errors import GraphError, RunError
 from riprap.faults.feeds import CampaignInput
 from riprap.faults.golden import Golden
 from riprap.graph.faults import Stretch
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Faulty, Inlet
-from riprap.operators.chunk import FIRST, Ints
+from riprap.operators.chunk import FIRST
 from riprap.state.hashing import Hashes
 
 

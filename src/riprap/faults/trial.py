@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.compiler import Plan
 from riprap.compiler.weaving import WovenFaults, give
 from riprap.faults.convergence import held_by, same, same_values
@@ -22,7 +23,6 @@ from riprap.faults.golden import Golden, GoldenBlock, Replaced, play_golden, row
 from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Played, Player, StreamPiece, concatenate, joined, of_keys
 from riprap.graph.operators import Custom, Outlet, Sink
-from riprap.operators.chunk import Ints
 from riprap.operators.given import Pages
 from riprap.stage.arrival import Arrival, Tags
 from riprap.stage.fused import State

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from riprap.arrays import Ints
 from riprap.errors import RunError
 from riprap.expressions import hold, normalise, type_name
 from riprap.feeds.pacing import read_pace
 from riprap.feeds.segments import Segment, record_batches
 from riprap.graph.connectors.columns import remedy
 from riprap.graph.operators import Source
-from riprap.operators.chunk import Ints
 from riprap.stage import arrival
 
 # A text column that Parquet stores in fewer bytes a value than this has few distinct values: it is read as those and

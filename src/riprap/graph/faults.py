@@ -7,17 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Bools, Floats, Ints, Words
 from riprap.errors import GraphError
 from riprap.protection import Policy
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 ColumnChange = Callable[[pa.Array], pa.Array]
 # A tuple's place in what derives from its source: its position there, then the path it took.
 TuplePlace = tuple[int, ...]

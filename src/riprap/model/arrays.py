@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from riprap.arrays import Bools, Floats, Ints
 
 SCRATCH, CHECKPOINT, WHOLE = 0, 1, 2
 
@@ -34,14 +29,14 @@ class ModelArrays(NamedTuple):
     node_group: Ints
     node_sink: Ints  # the number of the sink, or -1
     node_restore: Ints
-    node_kept: Flags  # whether what comes in while it is down waits for it
+    node_kept: Bools  # whether what comes in while it is down waits for it
     node_age: Floats  # oldest and newest age of the checkpoint that is restored
     port_node: Ints
     port_rate: Floats  # of tuples that come from outside, a second
     clean: Floats  # selectivity, by port and output of the node
     tainted: Floats
     scratch: Floats
-    exclusive: Flags  # whether a tuple goes to one output at most
+    exclusive: Bools  # whether a tuple goes to one output at most
     most: Floats  # tuples at a port that one tuple from outside, by port, can make
     size: Floats
     alpha: Floats
@@ -83,8 +78,8 @@ class Told(NamedTuple):
 class ModelState(NamedTuple):
     """What is so at a moment. The second number of those that have two is the copy."""
 
-    alive: Flags  # by node and copy
-    own: Flags  # by node and copy: whether it is unstable by its own crash
+    alive: Bools  # by node and copy
+    own: Bools  # by node and copy: whether it is unstable by its own crash
     struck: Ints  # by node and copy: tuples that silent corruption is about to change
     unstable: Floats  # by port and copy: correct tuples until it is stable
     filling: Floats  # by port and copy: tuples until a state that began empty is full
@@ -97,10 +92,10 @@ class ModelState(NamedTuple):
     out: Ints  # by output, likewise
     out_tainted: Ints
     active: Ints  # by group: the replica whose results count
-    working: Flags  # by group: whether that replica is whole
-    passes: Flags  # by node
+    working: Bools  # by group: whether that replica is whole
+    passes: Bools  # by node
     flow: Floats  # by port
     clean: Ints  # by sink
     tainted: Ints
     lost_tuples: Ints
-    good: Flags  # by operator: room for an answer
+    good: Bools  # by operator: room for an answer

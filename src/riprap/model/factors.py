@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import least_squares
 
-Floats = npt.NDArray[np.float64]
+from riprap.arrays import Floats
 
 
 def fit_factors(lost: Floats, observed: Floats, state: float) -> tuple[float, float]:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from riprap.model.arrays import CHECKPOINT, WHOLE, Flags, Floats, Ints, ModelArrays, ModelState
+from riprap.arrays import Bools, Floats, Ints
+from riprap.model.arrays import CHECKPOINT, WHOLE, ModelArrays, ModelState
 from riprap.model.jit import bare
 from riprap.model.leaps import is_filling, is_unstable
 
 
 @bare
-def mean_flows(w: ModelArrays, passes: Flags, active: Ints, working: Flags, flow: Floats) -> None:
+def mean_flows(w: ModelArrays, passes: Bools, active: Ints, working: Bools, flow: Floats) -> None:
     """Work out the tuples a second that reach each port while only some nodes pass tuples on."""
     for port in range(len(flow)):
         flow[port] = w.port_rate[port]

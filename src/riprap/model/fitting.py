@@ -14,11 +14,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from riprap.arrays import Floats
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Custom, Operator
 from riprap.graph.windows import Window
-from riprap.model.factors import Floats, explained, fit_factors
+from riprap.model.factors import explained, fit_factors
 from riprap.model.outages import held_by_key, renewals
 from riprap.model.watched_ports import PortStream, stateful_ports, watch_ports, window_of
 

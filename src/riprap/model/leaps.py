@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from riprap.model.arrays import Floats, Ints, ModelArrays, ModelState
+from riprap.arrays import Floats, Ints
+from riprap.model.arrays import ModelArrays, ModelState
 from riprap.model.jit import bare, inlined
 
 

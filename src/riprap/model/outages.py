@@ -7,12 +7,10 @@ as many new tuples as it holds.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from riprap.arrays import Ints
 from riprap.errors import ModelError
 from riprap.machine_code import compiled
-
-Ints = npt.NDArray[np.int64]
 
 
 def held_by_key(keys: Ints, window: int) -> Ints:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from riprap.arrays import Floats
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
 from riprap.intervals import half_width
-from riprap.model.arrays import Asked, Floats, Told
+from riprap.model.arrays import Asked, Told
 from riprap.model.parts import parts_of
 from riprap.model.profile import Profile
 from riprap.model.replication import rate_without_faults, simulate

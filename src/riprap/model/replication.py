@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from riprap.model.arrays import Asked, Floats, ModelArrays, ModelState, Told
+from riprap.arrays import Floats
+from riprap.model.arrays import Asked, ModelArrays, ModelState, Told
 from riprap.model.fault_effects import are_up, fail_over, look_again, mean_flows, recover, strike
 from riprap.model.jit import compiled
 from riprap.model.leaps import cascade, must_step, release, safe_time

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.compiler import compile_graph
 from riprap.errors import GraphError, ModelError
 from riprap.expressions import normalise
@@ -23,8 +23,6 @@ from riprap.graph.operators import Aggregate, Join, Operator, Sort
 from riprap.graph.windows import Window
 from riprap.operators.chunk import FIRST, order_numbers
 from riprap.state.windows import held_of, merge
-
-Ints = npt.NDArray[np.int64]
 
 _BLOCK_ROWS = 25_000
 

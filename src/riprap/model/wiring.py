@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from riprap.arrays import Floats
 from riprap.errors import ModelError
-from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Floats, ModelArrays
+from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, ModelArrays
 from riprap.model.fault_effects import mean_flows
 from riprap.model.parts import Part
 from riprap.protection import Protection

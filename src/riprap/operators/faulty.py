@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Bools, Floats, Words
 from riprap.errors import GraphError
-from riprap.graph.faults import Bools, ColumnChange, Fault, Floats, Stretch, Words
+from riprap.graph.faults import ColumnChange, Fault, Stretch
 from riprap.graph.operators import Faulty
 from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
 from riprap.operators.given import Given, Result, hash_part, index_among

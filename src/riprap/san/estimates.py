@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from riprap.intervals import Floats, half_width
+from riprap.arrays import Floats
+from riprap.intervals import half_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

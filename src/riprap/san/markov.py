@@ -19,10 +19,10 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import splu
 
+from riprap.arrays import Floats
 from riprap.san.net import Net
 from riprap.san.rewards import At, Mean, Rate, Reward, Steady, check_rewards, span
 from riprap.san.states import Chain, explore
-from riprap.san.workspace import Floats
 
 _LOST = 1e-17  # of the probability, on either side of the Poisson weights
 _DRIFT = 1e-14  # how far the rest of a series may still move

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from riprap.intervals import Floats
+from riprap.arrays import Floats
 from riprap.san.compiled_net import load
 from riprap.san.errors import NetError
 from riprap.san.estimates import Precision, RewardEstimate, Simulation

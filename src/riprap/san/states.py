@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from riprap.arrays import Floats, Ints
 from riprap.san import kernel
 from riprap.san.compiled_net import interpreted
 from riprap.san.distributions import Exponential
@@ -23,7 +24,7 @@ from riprap.san.net import Net
 from riprap.san.rewards import Reward
 from riprap.san.source import source_of
 from riprap.san.wiring import Wiring, wire
-from riprap.san.workspace import Floats, Ints, NetTables, make_tables
+from riprap.san.workspace import NetTables, make_tables
 
 Marking = tuple[int, ...]
 Landing = tuple[dict[Marking, float], Floats]  # stable markings by probability, and the impulses until then

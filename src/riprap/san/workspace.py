@@ -14,15 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from riprap.arrays import Floats, Ints
 from riprap.san import kernel
 from riprap.san.distributions import Empirical
 from riprap.san.draws import stream_key
 from riprap.san.rendering import constant
 from riprap.san.source import KINDS, gates_of, put_by_code, taken_by_code
 from riprap.san.wiring import Wiring
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class NetTables(NamedTuple):

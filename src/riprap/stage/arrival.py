@@ -13,16 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.chunk import (
-    EVERY,
-    Chunk,
-    Ints,
-    Marks,
-    Path,
-    concatenate_arrays,
-    no_marks,
-    order_numbers,
-)
+from riprap.arrays import Ints
+from riprap.operators.chunk import EVERY, Chunk, Marks, Path, concatenate_arrays, no_marks, order_numbers
 from riprap.operators.given import Ticks, hash_part
 from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 

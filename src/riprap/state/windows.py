@@ -16,16 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.errors import FormatError
 from riprap.machine_code import compiled
 from riprap.state.hashing import Hashes, first_hash
 from riprap.state.keys import KeyTable, key_clash
-
-Ints = npt.NDArray[np.int64]
 
 _COLUMNS = ["hash", "key", "held", "counters", "window"]
 

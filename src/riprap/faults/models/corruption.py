@@ -10,7 +10,8 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.faults import ColumnChange, Exposed, FaultModel, Words
+from riprap.arrays import Words
+from riprap.graph.faults import ColumnChange, Exposed, FaultModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

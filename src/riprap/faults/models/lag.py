@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riprap.graph.faults import Exposed, Fault, FaultModel, Ints
+from riprap.arrays import Ints
+from riprap.graph.faults import Exposed, Fault, FaultModel
 from riprap.operators.faulty import chance, last_up_to
 
 

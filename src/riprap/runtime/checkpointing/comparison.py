@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.runtime.checkpointing.contents import SlotContents
 from riprap.state.hashing import Hashes, hash_arrays
-from riprap.state.windows import Ints, align
+from riprap.state.windows import align
 
 ChangeKind = Literal["new", "gone", "changed"]
 

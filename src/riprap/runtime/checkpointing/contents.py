@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.errors import CorruptValueError
 from riprap.runtime.checkpointing.inspection import About
 from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.restoring import Restored, Warn, restore
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.keys import KeyTable, join_tables
-from riprap.state.windows import Contents, Ints, gather, keys_in, ranges
+from riprap.state.windows import Contents, gather, keys_in, ranges
 
 # What the pages of an operator with objects of the user's hold.
 _OBJECT, _TOKEN = "object", "token"

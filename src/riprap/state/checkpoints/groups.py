@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from riprap.arrays import Ints
 from riprap.state.checkpoints.index import Came, Index
-from riprap.state.windows import Ints, held_of, merge, ranges, remake_page, window_of
+from riprap.state.windows import held_of, merge, ranges, remake_page, window_of
 
 # A page is cut into groups of about so many bytes where the user names no number of tuples.
 _GROUP_BYTES = 32 << 20

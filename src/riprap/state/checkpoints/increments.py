@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.state.checkpoints.groups import cut, encode, put_together
 from riprap.state.checkpoints.index import Came, Index, Reckoning, uses
 from riprap.state.checkpoints.manifest import Saved
-from riprap.state.windows import Ints, align, held_of, merge, ranges, remake_page, window_of
+from riprap.state.windows import align, held_of, merge, ranges, remake_page, window_of
 
 # Of a slot's tuples and rows in the store, at most so many to one that counts; few are never worth cleaning up.
 _MOST_DEAD = 3

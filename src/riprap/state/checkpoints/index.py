@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Bools, Ints
 from riprap.state.hashing import Hashes, first_hash
-from riprap.state.windows import Ints, align, counters_of, hashes_of, held_of, window_of
-
-Bools = npt.NDArray[np.bool_]
+from riprap.state.windows import align, counters_of, hashes_of, held_of, window_of
 
 
 @dataclass(frozen=True, slots=True)

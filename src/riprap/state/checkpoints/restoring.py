@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Floats, Ints
 from riprap.errors import CorruptValueError, FormatError, SealError
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.index import Came, Index, Reckoning
@@ -17,11 +17,10 @@ from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.hashing import Hashes
 from riprap.state.seals import KEY_FILE
-from riprap.state.windows import Ints, align, remake_page, restrict, window_of
+from riprap.state.windows import align, remake_page, restrict, window_of
 
 # Values are read and verified by so many threads.
 _AT_ONCE = 4
-Floats = npt.NDArray[np.float64]
 # Told of something to know about: what it is about, and what it means.
 Warn = Callable[[str], None]
 
