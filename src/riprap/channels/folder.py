@@ -86,8 +86,8 @@ class Channel:
     def make(self, folder: Path) -> None:
         """Make the channel's folder, or find that it is this channel's."""
         make_private(folder)
-        known, wanted = load_json(folder / _CHANNEL, FORMAT, _ENTRIES), self.describe()
-        if known is None:
+        fixed, wanted = load_json(folder / _CHANNEL, FORMAT, _ENTRIES), self.describe()
+        if fixed is None:
             if scan(folder):
                 raise ChannelError(
                     f"{folder} has segments but no {_CHANNEL}, so nobody knows how to read them. Restore it, or "
@@ -96,27 +96,27 @@ class Channel:
             save_json(folder / _CHANNEL, wanted)
             return
         for what in ("stream", "key", "buckets", "tags", "schema"):
-            if known.get(what) != wanted[what]:
+            if fixed.get(what) != wanted[what]:
                 raise ChannelError(
-                    f"the channel in {folder} has {what} {known.get(what)!r}, not {wanted[what]!r}: that is fixed "
+                    f"the channel in {folder} has {what} {fixed.get(what)!r}, not {wanted[what]!r}: that is fixed "
                     "for its life. Take the run up as it was started, or start a new one"
                 )
 
     @classmethod
     def find(cls, folder: Path) -> Channel:
         """Read what a channel is."""
-        known = load_json(folder / _CHANNEL, FORMAT, _ENTRIES)
-        if known is None:
+        fixed = load_json(folder / _CHANNEL, FORMAT, _ENTRIES)
+        if fixed is None:
             raise ChannelError(
                 f"there is no channel in {folder}: its producer has not begun, or wrote elsewhere"
             )
         with checking(folder / _CHANNEL):
             return cls(
-                stream=known["stream"],
-                key=None if known["key"] is None else tuple(known["key"]),
-                buckets=known["buckets"],
-                tags=known["tags"],
-                schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(known["arrow"]))),
+                stream=fixed["stream"],
+                key=None if fixed["key"] is None else tuple(fixed["key"]),
+                buckets=fixed["buckets"],
+                tags=fixed["tags"],
+                schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fixed["arrow"]))),
             )
 
 

@@ -91,13 +91,13 @@ class ChannelReader:
         A first segment with more tuples counts as within.
         """
         low, listed, notes = _low(after), list_segments(self._folder), Notes.find(self._folder, self._reader)
-        found, total = None, 0
+        frontier, total = None, 0
         for name in listed[bisect_right(listed, low, key=_FRONTIER) :]:
             total += sum(self._count(p) for p in self._parts(listed, notes.wanted(low, name.frontier)))
-            if found is not None and total > rows:
+            if frontier is not None and total > rows:
                 break
-            found = low = name.frontier
-        return found
+            frontier = low = name.frontier
+        return frontier
 
     def count(self, after: int | None, upto: int) -> int:
         """Return how many tuples read() would find in all buckets."""
@@ -200,9 +200,9 @@ class ChannelReader:
         if upto <= _low(after):
             return 0
         notes = Notes.find(self._folder, self._reader)
-        for known in notes.skipped:
-            if (known.after, known.upto) == (after, upto):
-                return known.lost
+        for gap in notes.skipped:
+            if (gap.after, gap.upto) == (after, upto):
+                return gap.lost
         parts = self._parts(listed, notes.wanted(_low(after), upto), complete=False)
         skip = Skip(
             after=None if after is None else int(after),

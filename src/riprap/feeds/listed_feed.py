@@ -46,8 +46,8 @@ class ListedFeed:
         last = self.log.segments[-1].file if self.log.segments else None
         if last is not None and last not in self.log.closed:
             # An earlier process was in the middle of it: other files come after it, whatever their names.
-            known = [segment for segment in self.log.segments if segment.file == last]
-            self._file, self._pending = last, self._segments(last, known)
+            listed = [segment for segment in self.log.segments if segment.file == last]
+            self._file, self._pending = last, self._segments(last, listed)
 
     def upto(self, start: int, rows: int) -> int:
         self.find(start + rows)
@@ -75,8 +75,8 @@ class ListedFeed:
         except BaseException:
             if self._file is not None:
                 # A file that failed has not ended: whoever asks again is told again.
-                known = [segment for segment in self.log.segments if segment.file == self._file]
-                self._pending = self._segments(self._file, known)
+                listed = [segment for segment in self.log.segments if segment.file == self._file]
+                self._pending = self._segments(self._file, listed)
             raise
 
     def release(self, offset: int) -> None:
@@ -144,14 +144,14 @@ class ListedFeed:
         # Absolute: executors do not start in the driver's folder.
         return deque(str(Path(file).absolute()) for file in files)
 
-    def _segments(self, file: str, known: Sequence[Segment] = ()) -> Iterator[Segment]:
+    def _segments(self, file: str, listed: Sequence[Segment] = ()) -> Iterator[Segment]:
         """List the segments of a file, but for those that are listed already."""
         if file == _LAST_LINE:
-            if not known:
+            if not listed:
                 yield self._last_line()
         elif isinstance(self._connector, Files) and self._connector.format != "parquet":
-            yield from self._parsed(self._connector, file, known)
-        elif not known:
+            yield from self._parsed(self._connector, file, listed)
+        elif not listed:
             yield from self._whole(file)
 
     def _last_line(self) -> Segment:
@@ -198,7 +198,7 @@ class ListedFeed:
             )
         return int(footer.num_rows)
 
-    def _parsed(self, connector: Files, file: str, known: Sequence[Segment]) -> Iterator[Segment]:
+    def _parsed(self, connector: Files, file: str, listed: Sequence[Segment]) -> Iterator[Segment]:
         pieces = parse_file(
             file,
             connector.format,
@@ -208,7 +208,7 @@ class ListedFeed:
             rows=SPOOL_ROWS,
         )
         # By rows and not by pieces: a file that was damaged, and is whole now, is cut up differently.
-        rows, wrong = sum(s.rows for s in known), sum(s.bad for s in known)
+        rows, wrong = sum(s.rows for s in listed), sum(s.bad for s in listed)
         for piece in pieces:
             table, bad = piece.table.slice(min(rows, piece.table.num_rows)), piece.bad[wrong:]
             rows, wrong = max(rows - piece.table.num_rows, 0), max(wrong - len(piece.bad), 0)

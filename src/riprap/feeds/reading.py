@@ -45,10 +45,10 @@ def read_rows(
         if low >= high:
             continue
         with _reading(source, segment):
-            found = list(_READERS[segment.kind](segment.path, low, high, tuple(columns)))
-            if sum(table.num_rows for table in found) != high - low:
+            tables = list(_READERS[segment.kind](segment.path, low, high, tuple(columns)))
+            if sum(table.num_rows for table in tables) != high - low:
                 raise EOFError(f"it has not the {segment.rows} rows it had")
-            for table in found:
+            for table in tables:
                 for column in columns:
                     parts[column].extend(_typed(table, column, source, segment).chunks)
     return put_together(parts, source, np.arange(start, end), position=position)
@@ -66,7 +66,7 @@ def put_together(
 
 def blocks(segments: Sequence[Segment], start: int, end: int, source: Source) -> list[int]:
     """Return the rows of [start, end) with which something begins that is decoded as one: row groups, or segments."""
-    found = []
+    starts = []
     for segment in segments:
         first, sizes = segment.start, [segment.rows]
         if segment.kind == "parquet":
@@ -74,9 +74,9 @@ def blocks(segments: Sequence[Segment], start: int, end: int, source: Source) ->
                 sizes = _group_sizes(segment.path, _version(segment.path))
         for rows in sizes:
             if max(first, start) < min(first + rows, segment.end, end):
-                found.append(max(first, start))
+                starts.append(max(first, start))
             first += rows
-    return found
+    return starts
 
 
 @contextlib.contextmanager
@@ -152,8 +152,8 @@ def _read_parquet(path: str, low: int, high: int, columns: tuple[str, ...]) -> I
 
 def _version(path: str) -> tuple[int, ...]:
     """Tell a file from another that has taken its place: a worker may outlive the run that read the first."""
-    found = os.stat(path)
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    status = os.stat(path)
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @functools.lru_cache(maxsize=8)

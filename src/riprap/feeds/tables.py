@@ -63,7 +63,7 @@ class Tables:
         batches = _batches(folder)
         if batches:
             tables = _named(folder, batches[-1])
-            self._known = {name: known for name, known in tables.items() if name in self._lookups}
+            self._known = {name: table for name, table in tables.items() if name in self._lookups}
 
     def settle(self, batch: int) -> None:
         """Say which version of every table counts for a batch, unless that was said before."""
@@ -86,16 +86,16 @@ class Tables:
                 if batch < before:
                     _path(self._folder, batch).unlink()
             left = [_named(self._folder, batch) for batch in _batches(self._folder)]
-            wanted = {known["snapshot"] for tables in (*left, self._known) for known in tables.values()}
+            wanted = {table["snapshot"] for tables in (*left, self._known) for table in tables.values()}
             for path in self._folder.glob("*.arrow"):
                 if path.name not in wanted:
                     path.unlink()
 
     def _refresh(self, lookup: Lookup) -> None:
-        known = self._known.get(lookup.name)
+        newest = self._known.get(lookup.name)
         try:
             version = _version(lookup)
-            if known is not None and known["version"] == version:
+            if newest is not None and newest["version"] == version:
                 return
             table = _read(lookup)
             if _version(lookup) != version:
@@ -134,8 +134,8 @@ def load_tables(folder: Path, batch: int) -> dict[str, pa.Table]:
     if not folder.exists():
         return {}
     tables = {}
-    for name, known in _named(folder, batch).items():
-        path = folder / known["snapshot"]
+    for name, version in _named(folder, batch).items():
+        path = folder / version["snapshot"]
         try:
             status = path.stat()
             tables[name] = _open(str(path), status.st_ino, status.st_mtime_ns)
@@ -156,10 +156,10 @@ def _version(lookup: Lookup) -> Version:
     """Say what a table would be read from now."""
     if isinstance(lookup.table, Rows):
         return [["memory", hashlib.sha256(_as_file(lookup.table.table)).hexdigest()]]
-    found = [(file, os.stat(file)) for file in lookup.table.listing()]
-    if not found:
+    files = [(file, os.stat(file)) for file in lookup.table.listing()]
+    if not files:
         raise RunError(f"no file matches {', '.join(lookup.table.patterns)}")
-    return [[file, status.st_size, status.st_mtime_ns, status.st_ino] for file, status in found]
+    return [[file, status.st_size, status.st_mtime_ns, status.st_ino] for file, status in files]
 
 
 def _read(lookup: Lookup) -> pa.Table:

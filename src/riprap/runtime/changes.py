@@ -46,10 +46,10 @@ def accept_changes(
     folder: RunFolder, graph: Graph, *, ignore_state: Collection[str] = (), fresh: bool = False
 ) -> Changes:
     """Let a run be taken up by a graph that is not the one it began with, as far as that is asked for."""
-    known = folder.state_layout()
-    if known is None:
+    recorded = folder.state_layout()
+    if recorded is None:
         return Changes(folder)
-    before, now = known["operators"], describe_state(graph)
+    before, now = recorded["operators"], describe_state(graph)
     _check_names(ignore_state, before, now)
     changed = sorted(n for n in before.keys() & now.keys() if before[n] != now[n])
     gone = sorted(before.keys() - now.keys())
@@ -59,7 +59,7 @@ def accept_changes(
     layout = compile_graph(graph, buckets=1, tasks=1)
     elements = elements_of(layout)
     ends = {name for name, text in before.items() if name in gone} | (now.keys() - before.keys())
-    if _without(known["elements"], ends) != _without(elements, ends):
+    if _without(recorded["elements"], ends) != _without(elements, ends):
         # The layout of the run says so, with both sides of it.
         return Changes(folder)
     homes = {name: element for element, names in elements.items() for name in names if name in now}
@@ -68,7 +68,7 @@ def accept_changes(
         folder,
         {name: homes[name] for name in dropped},
         gone,
-        {**known, "operators": now, "elements": elements},
+        {**recorded, "operators": now, "elements": elements},
     )
 
 
@@ -87,9 +87,9 @@ def _without(elements: Mapping[str, Sequence[str]], names: Collection[str]) -> d
 def _check_names(ignore_state: Collection[str], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name in ignore_state:
         if name not in before and name not in now:
-            there = ", ".join(sorted({*before, *now})) or "none"
+            names = ", ".join(sorted({*before, *now})) or "none"
             raise RunError(
-                f"--ignore-state {name}: there is no operator of that name with state. There are: {there}"
+                f"--ignore-state {name}: there is no operator of that name with state. There are: {names}"
             )
 
 

@@ -157,9 +157,9 @@ class Crew:
     def _prepare(self, plan: Plan, *, resume: bool) -> Element:
         site = self._housing.site(plan.name, self._launch.home(plan))
         # A process may have died after the first batch, and before anybody knew that the element had started.
-        known = resume or any(batch >= 0 for batch in site.ledger.batches())
+        resumed = resume or any(batch >= 0 for batch in site.ledger.batches())
         options = self._options.get(plan.name, self._launch.options)
-        return replace(self._launch, resume=known, options=options).prepare(plan, site)
+        return replace(self._launch, resume=resumed, options=options).prepare(plan, site)
 
     def _start(self, element: Element, began: float) -> None:
         edge = element.edge()

@@ -21,9 +21,9 @@ def as_riprap_error(error: BaseException) -> RiprapError:
     if isinstance(error, RiprapError):
         return error
     text = str(error)
-    found = _OURS.findall(text)
-    if found:
-        name, message = found[-1]
+    ours = _OURS.findall(text)
+    if ours:
+        name, message = ours[-1]
         return named_error(name, message.strip())
     missing = _NO_MODULE.search(text)
     if missing:

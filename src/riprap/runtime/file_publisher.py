@@ -130,8 +130,8 @@ class FilePublisher:
 
     def _numbered(self) -> list[tuple[tuple[int, int], Path]]:
         """List the files named after batches, with the first and the last of each."""
-        found = ((_PART.fullmatch(path.name), path) for path in self._folder.iterdir())
-        return [((int(part[1]), int(part[2])), path) for part, path in found if part]
+        parts = ((_PART.fullmatch(path.name), path) for path in self._folder.iterdir())
+        return [((int(part[1]), int(part[2])), path) for part, path in parts if part]
 
     def _write(self, batches: Sequence[tuple[int, Sequence[Output]]]) -> None:
         first, last = batches[0][0], batches[-1][0]

@@ -155,8 +155,8 @@ class RunFolder:
         began = time.monotonic()
         if began >= due:
             root = self.path / "quarantine"
-            found = sorted(root.iterdir()) if root.exists() else []
-            counts = {folder.name: count_quarantined(folder) for folder in found}
+            folders = sorted(root.iterdir()) if root.exists() else []
+            counts = {folder.name: count_quarantined(folder) for folder in folders}
             ended = time.monotonic()
             self._quarantined = (ended + _COUNT_SHARE * (ended - began), counts)
         return counts
@@ -171,14 +171,14 @@ class RunFolder:
 
     def last_metrics(self, elements: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the last line of each element that has one."""
-        found: dict[str, dict[str, Any]] = {}
+        newest: dict[str, dict[str, Any]] = {}
         wanted = set(elements)
         for line in self._metrics.backwards():
             if line["element"] in wanted:
-                found.setdefault(line["element"], line)
-            if found.keys() == wanted:
+                newest.setdefault(line["element"], line)
+            if newest.keys() == wanted:
                 break
-        return found
+        return newest
 
     def follow_metrics(self, *, all_of_them: bool = False) -> Following:
         """Return what gives the lines of batches from now on, or from the first."""
@@ -195,13 +195,13 @@ class RunFolder:
 
     def keep_state_layout(self, layout: Mapping[str, Any]) -> None:
         """Write down how state is cut up; refuse another way than the run began with, for it would be misread."""
-        known = self.state_layout()
-        if known is not None and known["buckets"] != layout["buckets"]:
+        kept = self.state_layout()
+        if kept is not None and kept["buckets"] != layout["buckets"]:
             raise RunError(
-                f"the run in {self.path} has {known['buckets']} buckets, not {layout['buckets']}: the number is fixed "
-                f"for the life of the state. Give buckets={known['buckets']}, or none"
+                f"the run in {self.path} has {kept['buckets']} buckets, not {layout['buckets']}: the number is fixed "
+                f"for the life of the state. Give buckets={kept['buckets']}, or none"
             )
-        before, now = (known or layout)["operators"], layout["operators"]
+        before, now = (kept or layout)["operators"], layout["operators"]
         changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
         if changed:
             raise RunError(
@@ -209,9 +209,9 @@ class RunFolder:
                 f"{before.get(changed[0], 'nothing')} there, {now.get(changed[0], 'nothing')} here. Take it up with "
                 "the application it was started with, or start a new run"
             )
-        if known is not None and known["elements"] != layout["elements"]:
+        if kept is not None and kept["elements"] != layout["elements"]:
             raise RunError(
-                f"the run in {self.path} has processing elements {known['elements']}, and here they are "
+                f"the run in {self.path} has processing elements {kept['elements']}, and here they are "
                 f"{layout['elements']}: state and channels would not be found. Take it up with the application it was "
                 "started with, or start a new run"
             )

@@ -94,7 +94,7 @@ class ChannelInflow:
     def latest(self, start: Offset, rows: int) -> Offset:
         end, flush, over = dict(start), self._flush, self._flush
         for root in self._plan.roots:
-            found = []
+            frontiers = []
             for reader in self._inlets.of(root):
                 # In this order: what is there once a channel has all is all there will ever be.
                 whole = flush and has_all(reader)
@@ -102,9 +102,9 @@ class ChannelInflow:
                 over &= whole and further is None
                 # One that has ended holds up none that goes further: their last batches are after its own.
                 if not whole or further is not None:
-                    found.append(further)
-            if found and all(f is not None for f in found):
-                end[root] = min(f for f in found if f is not None)
+                    frontiers.append(further)
+            if frontiers and all(f is not None for f in frontiers):
+                end[root] = min(f for f in frontiers if f is not None)
         if over and not start.get(END):
             root = self._plan.root
             if end.get(root) is not None:

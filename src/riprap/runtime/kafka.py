@@ -74,14 +74,14 @@ def kafka_operators(graph: Graph) -> list[Source | Sink]:
 
 def check_connector(session: SparkSession, graph: Graph) -> None:
     """Refuse a session without the connector before anything starts."""
-    found = kafka_operators(graph)
-    if not found:
+    users = kafka_operators(graph)
+    if not users:
         return
     try:
         session._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_PROVIDER)  # type: ignore[union-attr]
     except Py4JJavaError as error:
         raise RunError(
-            f"{found[0]}: this Spark session has no Kafka connector. Let Riprap make the session, which fetches it, or "
+            f"{users[0]}: this Spark session has no Kafka connector. Let Riprap make the session, which fetches it, or "
             "start yours with spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<version>"
         ) from error
 
@@ -193,12 +193,12 @@ class KafkaTarget(Target):
         try:
             writer.option("topic", self._connector.topic).save()
         except (PySparkException, Py4JJavaError) as error:
-            found = _KAFKA_ERROR.search(str(error))
-            if found is None:
+            reason = _KAFKA_ERROR.search(str(error))
+            if reason is None:
                 raise
-            if found[1] in _PASSING:
-                raise ConnectionLost(f"{self._connector.servers}: {found[2]}") from error
-            raise RunError(f"Kafka topic {self._connector.topic}: {found[1]}: {found[2]}") from error
+            if reason[1] in _PASSING:
+                raise ConnectionLost(f"{self._connector.servers}: {reason[2]}") from error
+            raise RunError(f"Kafka topic {self._connector.topic}: {reason[1]}: {reason[2]}") from error
 
     def read(self) -> pa.Table:
         raise RunError(f"rows in {self._connector} cannot be told from those of others: read the topic")

@@ -55,8 +55,8 @@ class Link:
 
     def messages(self) -> Iterator[Message]:
         """Yield messages as they come, until the other end is closed."""
-        while (found := self.receive()) is not None:
-            yield from found
+        while (messages := self.receive()) is not None:
+            yield from messages
 
     def close_outgoing(self) -> None:
         """Say that there is no more to say: the other end's messages come to an end."""

@@ -177,6 +177,6 @@ def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
 
 def _add_all(line: dict[str, Any], entry: str, counts: Mapping[str, int]) -> None:
     if counts:
-        known = line.setdefault(entry, {})
+        totals = line.setdefault(entry, {})
         for name, count in counts.items():
-            known[name] = known.get(name, 0) + count
+            totals[name] = totals.get(name, 0) + count

@@ -47,7 +47,9 @@ class Piece:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Piece:
         """Make a piece of what :func:`dataclasses.asdict` has made of one."""
-        sources = {n: (a, b, [Segment(**s) for s in found]) for n, (a, b, found) in data["sources"].items()}
+        sources = {
+            n: (a, b, [Segment(**s) for s in segments]) for n, (a, b, segments) in data["sources"].items()
+        }
         frontiers = {n: (a, b) for n, (a, b) in data["frontiers"].items()}
         return cls(data["task"], sources, frontiers, data["ends"], data["frontier"])
 

@@ -84,11 +84,11 @@ class Outflow:
             writer.finish()
 
     def _read(self, pages: Sequence[str], schema: pa.Schema) -> pa.Table:
-        found = [self._results.read(page) for page in pages]
-        if not found:
+        batches = [self._results.read(page) for page in pages]
+        if not batches:
             return pa.schema([*schema, *tag_fields(self._channels[0].tags)]).empty_table()
-        table = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in found])
-        return in_order(table) if len(found) > 1 else table
+        table = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches])
+        return in_order(table) if len(batches) > 1 else table
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

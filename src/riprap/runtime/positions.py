@@ -28,10 +28,10 @@ class Positions:
         """Look at rows [start, end), and at the one before them, which may have been looked at or not."""
         if end <= start:
             return
-        known = [self._seen[1]] if self._seen is not None and self._seen[0] == start else []
-        first = start - 1 if not known and self._is_there(start - 1) else start
+        before = [self._seen[1]] if self._seen is not None and self._seen[0] == start else []
+        first = start - 1 if not before and self._is_there(start - 1) else start
         rows = read_rows(self._log.between(first, end), first, end, self._source, [self._column])
-        positions, first = np.concatenate((np.array(known, np.int64), rows.position)), first - len(known)
+        positions, first = np.concatenate((np.array(before, np.int64), rows.position)), first - len(before)
         falls = np.flatnonzero(positions[1:] < positions[:-1]) + 1
         if len(falls):
             place = int(falls[0])

@@ -74,19 +74,19 @@ class RolledLines:
         with contextlib.suppress(FileNotFoundError):
             newest = opened.enter_context(self._path.open("rb"))
             same = os.fstat(newest.fileno()).st_ino
-            found = self._others(opened)
-            if all(os.fstat(file.fileno()).st_ino != same for _, file in found):
-                found.append((found[-1][0] + 1 if found else 1, newest))
-            return found
+            files = self._others(opened)
+            if all(os.fstat(file.fileno()).st_ino != same for _, file in files):
+                files.append((files[-1][0] + 1 if files else 1, newest))
+            return files
         return self._others(opened)
 
     def _others(self, opened: contextlib.ExitStack) -> list[tuple[int, IO[bytes]]]:
-        found: list[tuple[int, IO[bytes]]] = []
+        files: list[tuple[int, IO[bytes]]] = []
         for number, path in self._put_by():
             # Others may remove it.
             with contextlib.suppress(FileNotFoundError):
-                found.append((number, opened.enter_context(path.open("rb"))))
-        return found
+                files.append((number, opened.enter_context(path.open("rb"))))
+        return files
 
     def _put_by(self) -> list[tuple[int, Path]]:
         named = ((self._aside.fullmatch(path.name), path) for path in self._folder.glob(f"{self._name}-*"))
@@ -123,7 +123,7 @@ class Following:
 
     def new(self) -> list[JsonLine]:
         """Return the lines that came since the last time."""
-        found: list[JsonLine] = []
+        lines: list[JsonLine] = []
         with contextlib.ExitStack() as opened:
             files = self._lines._open(opened)
             for number, file in files:
@@ -131,13 +131,13 @@ class Following:
                 whole = file.read().rpartition(b"\n")
                 data = whole[0] + whole[1]
                 self._read[number] = self._read.get(number, 0) + len(data)
-                found += _lines(data)
+                lines += _lines(data)
             self._read = {number: self._read[number] for number, _ in files}
-        return found
+        return lines
 
 
 def _lines(data: bytes) -> Iterator[JsonLine]:
     for line in data.splitlines(keepends=True):
         # One that a full disk has cut short has another behind it; a power cut may leave zeros.
-        if line.endswith(b"\n") and (found := parse_line(line)) is not None:
-            yield found
+        if line.endswith(b"\n") and (parsed := parse_line(line)) is not None:
+            yield parsed

@@ -69,10 +69,10 @@ def leave_share(plan: Plan, site: Site, piece: Piece, *, batch: int, attempt: st
         bounds = [*blocks(segments, start, end, source), end]
         cuts = _deal(bounds, [key, *((c,) for c in others)], piece.task, plan.tasks)
         for number, (low, high, columns) in enumerate(cuts):
-            found = dict(read_rows(segments, low, high, source, columns, position=False).columns)
-            if key[0] in found:
-                found[_TASK] = pa.array(_tasks(plan, [found[k] for k in key]))
-            page = pa.RecordBatch.from_arrays(list(found.values()), list(found))
+            decoded = dict(read_rows(segments, low, high, source, columns, position=False).columns)
+            if key[0] in decoded:
+                decoded[_TASK] = pa.array(_tasks(plan, [decoded[k] for k in key]))
+            page = pa.RecordBatch.from_arrays(list(decoded.values()), list(decoded))
             written = site.results.write(name(slot=f"{entry.name}/share{number}"), page)
             parts.append(SharedPage(entry.name, low, written))
     return parts
@@ -132,9 +132,9 @@ def _tasks(plan: Plan, key: Sequence[pa.Array]) -> np.ndarray:
 def _gather(plan: Plan, pages: PageStore, piece: Piece, name: str, parts: Sequence[SharedPage]) -> ReadRows:
     source, (start, end, _) = plan.graph[name], piece.sources[name]
     assert isinstance(source, Source)
-    found = [(part.low - start, pages.read(part.page)) for part in sorted(parts, key=lambda p: p.low)]
+    shared = [(part.low - start, pages.read(part.page)) for part in sorted(parts, key=lambda p: p.low)]
     having = {
-        c: [(low, page) for low, page in found if c in page.schema.names]
+        c: [(low, page) for low, page in shared if c in page.schema.names]
         for c in (_TASK, *sorted(plan.needed[name]))
     }
     for column, pieces in having.items():
@@ -144,12 +144,12 @@ def _gather(plan: Plan, pages: PageStore, piece: Piece, name: str, parts: Sequen
                 f"'{column}'. Has a file changed while it was read? Take the run up again"
             )
     tasks = [page.column(_TASK).to_numpy() for _, page in having.pop(_TASK)]
-    mine = np.flatnonzero(np.concatenate(tasks or [np.empty(0, np.uint16)]) == piece.task)
+    rows = np.flatnonzero(np.concatenate(tasks or [np.empty(0, np.uint16)]) == piece.task)
     columns = {}
     for column, pieces in having.items():
-        cuts = np.searchsorted(mine, [low for low, _ in pieces] + [end - start])
+        cuts = np.searchsorted(rows, [low for low, _ in pieces] + [end - start])
         columns[column] = [
-            page.column(column).take(pa.array(mine[cuts[i] : cuts[i + 1]] - low))
+            page.column(column).take(pa.array(rows[cuts[i] : cuts[i + 1]] - low))
             for i, (low, page) in enumerate(pieces)
         ]
-    return put_together(columns, source, mine + start)
+    return put_together(columns, source, rows + start)

@@ -155,9 +155,9 @@ class SourceInflow:
             if self._exhausted(name, ends[name]):
                 continue
             # Its next tuple may have the same number as its last, and one without new tuples may have any.
-            known = numbers[name][-1] if len(numbers[name]) else start[FRONTIER]
+            newest = numbers[name][-1] if len(numbers[name]) else start[FRONTIER]
             open_ends.append(
-                np.iinfo(np.int64).min if known is None else int(known) - bool(len(numbers[name]))
+                np.iinfo(np.int64).min if newest is None else int(newest) - bool(len(numbers[name]))
             )
         if open_ends:
             frontier = min(open_ends)

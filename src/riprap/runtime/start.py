@@ -188,8 +188,8 @@ def _settle_end(options: RunOptions) -> Literal["flush"] | None:
 
 def settle_buckets(folder: RunFolder, asked: int | None, tasks: int) -> int:
     """Return the number of buckets: what was asked for, what the run began with, or enough for its tasks."""
-    known = folder.state_layout()
-    return asked or (int(known["buckets"]) if known else max(8, 2 * tasks))
+    layout = folder.state_layout()
+    return asked or (int(layout["buckets"]) if layout else max(8, 2 * tasks))
 
 
 def keep_state_layout(folder: RunFolder, layout: Layout) -> None:

@@ -63,10 +63,10 @@ class Lease:
         finally:
             os.close(run)
         if not lock(descriptor, wait=GLANCE_SECONDS):
-            known = read_lease(descriptor)
+            holder = read_lease(descriptor)
             raise RunError(
-                f"the run in {run_folder} is alive: process {known.get('pid')} on {known.get('host')} holds it. End it "
-                "there first, or start a new run without folder="
+                f"the run in {run_folder} is alive: process {holder.get('pid')} on {holder.get('host')} holds it. "
+                "End it there first, or start a new run without folder="
             )
         _sign(descriptor, run_folder)
 

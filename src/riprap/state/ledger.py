@@ -172,13 +172,13 @@ class Ledger:
 
     def damaged(self) -> list[int]:
         """Return the batches whose records cannot be read."""
-        found = []
+        batches = []
         for batch in self.batches():
             try:
                 self.find(batch)
             except DamagedFileError:
-                found.append(batch)
-        return found
+                batches.append(batch)
+        return batches
 
     def set_aside(self, batches: Iterable[int]) -> None:
         """Rename records, so that they do not count."""

@@ -86,8 +86,8 @@ class PageStore:
         try:
             with (
                 self._opened() as folder,
-                open(os.open(name + _SUFFIX, _READ, dir_fd=folder), "rb") as found,
-                pa.memory_map(name_of(found.fileno())) as file,
+                open(os.open(name + _SUFFIX, _READ, dir_fd=folder), "rb") as opened,
+                pa.memory_map(name_of(opened.fileno())) as file,
             ):
                 # From a buffer: out of a file Arrow reads in a thread of its own, which every page would wait for.
                 reader = pa.ipc.open_file(file.read_buffer())
@@ -126,10 +126,10 @@ class PageStore:
         It is asked once the folder has been looked at: a page that comes after that is none of our business.
         """
         with self._opened() as folder:
-            there = os.listdir(folder)
+            listed = os.listdir(folder)
             names = {n + _SUFFIX for n in keep()} | {LEASE}
             removed = 0
-            for name in there:
+            for name in listed:
                 # A page that is kept may still be on its way, under its temporary name.
                 coming = name.startswith(".") and name[1:].rpartition(".")[0] + _SUFFIX in names
                 newer = before is not None and name.lstrip(".") >= before

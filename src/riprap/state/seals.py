@@ -58,6 +58,6 @@ def seal(key: bytes, purpose: str, *parts: bytes | memoryview) -> bytes:
     return made.digest()
 
 
-def fits(found: bytes, expected: bytes) -> bool:
+def fits(given: bytes, expected: bytes) -> bool:
     """Compare seals, in the same time wherever they differ."""
-    return hmac.compare_digest(found, expected)
+    return hmac.compare_digest(given, expected)

@@ -78,20 +78,20 @@ def gather(
     numbers = np.zeros((len(keys), counters), np.int64)
     parts: list[tuple[pa.StructArray, Ints]] = []
     for page in pages:
-        rows, found = _look_up(hashes_of(page), keys.hashes)
-        if not len(found):
+        rows, held = _look_up(hashes_of(page), keys.hashes)
+        if not len(held):
             continue
-        _check_same_keys(page, rows, keys, found)
-        new = wanted[found] < 0
-        wanted[found[new]] = held_of(page)[rows[new]]
-        numbers[found[new]] = counters_of(page)[rows[new]]
+        _check_same_keys(page, rows, keys, held)
+        new = wanted[held] < 0
+        wanted[held[new]] = held_of(page)[rows[new]]
+        numbers[held[new]] = counters_of(page)[rows[new]]
         offsets, tuples = window_of(page)
         length = np.zeros(len(keys), np.int64)
-        length[found] = np.minimum(offsets[rows + 1] - offsets[rows], wanted[found])
+        length[held] = np.minimum(offsets[rows + 1] - offsets[rows], wanted[held])
         end = np.zeros(len(keys), np.int64)
-        end[found] = offsets[rows + 1]
+        end[held] = offsets[rows + 1]
         parts.append((tuples.take(pa.array(ranges(end - length, length))), length))
-        wanted[found] -= length[found]
+        wanted[held] -= length[held]
     if np.any(wanted > 0):
         raise FormatError(f"state pages lack {int(wanted[wanted > 0].sum())} tuples that they say are held")
     return _weave(parts[::-1], numbers, layout)
@@ -197,8 +197,8 @@ def _says_all(newer: pa.RecordBatch, older: pa.RecordBatch) -> bool:
     """Say whether an older page has nothing that counts: every key of it is in the newer one, with all it holds."""
     if older.num_rows > newer.num_rows:
         return False
-    rows, found = _look_up(hashes_of(newer), hashes_of(older))
-    if len(found) != older.num_rows:
+    rows, repeated = _look_up(hashes_of(newer), hashes_of(older))
+    if len(repeated) != older.num_rows:
         return False
     _check_equal(newer.column("key").take(pa.array(rows)), older.column("key"))
     lengths = np.diff(window_of(newer)[0])
@@ -264,16 +264,16 @@ def _look_up(page: Hashes, wanted: Hashes) -> tuple[Ints, Ints]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rows = np.searchsorted(page, wanted)
     rows[rows == len(page)] = 0
-    found = np.flatnonzero(page[rows] == wanted)
-    return rows[found], found
+    place = np.flatnonzero(page[rows] == wanted)
+    return rows[place], place
 
 
-def _check_same_keys(page: pa.RecordBatch, rows: Ints, keys: KeyTable, found: Ints) -> None:
+def _check_same_keys(page: pa.RecordBatch, rows: Ints, keys: KeyTable, places: Ints) -> None:
     if not keys.columns:
         return
     names = [f"k{i}" for i in range(len(keys.columns))]
-    mine = pa.StructArray.from_arrays([c.take(pa.array(found)) for c in keys.columns], names)
-    _check_equal(mine, page.column("key").take(pa.array(rows)))
+    wanted = pa.StructArray.from_arrays([c.take(pa.array(places)) for c in keys.columns], names)
+    _check_equal(wanted, page.column("key").take(pa.array(rows)))
 
 
 def _check_equal(left: pa.StructArray, right: pa.StructArray) -> None:

@@ -76,7 +76,7 @@ class HiredAgent:
             self._changing.notify_all()
             if self.alive:
                 saver._send_open()
-            told = self._changing.wait_for(
+            answered = self._changing.wait_for(
                 lambda: saver._answered or self._deaths >= _TRIES, timeout=_START_SECONDS
             )
             if saver._refused is not None or not saver._answered:
@@ -84,7 +84,7 @@ class HiredAgent:
         if saver._refused is not None:
             kind = getattr(errors, saver._refused["error"], RunError)
             raise kind(saver._refused["message"])
-        if not told or not saver._answered:
+        if not answered or not saver._answered:
             raise RunError(f"the agent that saves '{protection.element}' did not start: {self._last_words()}")
         return saver
 
@@ -279,8 +279,8 @@ class Saver:
             case {"say": "refused"}:
                 # It was opened before, by an agent that died: another try, later.
                 for operator in self._protection.operators:
-                    told = {"error": message["error"], "message": message["message"]}
-                    self.tell("checkpoint failed", operator=operator.name, **told)
+                    problem = {"error": message["error"], "message": message["message"]}
+                    self.tell("checkpoint failed", operator=operator.name, **problem)
                 self._agent._process.kill()
             case {"say": "standing", "statuses": statuses, "oldest": oldest}:
                 self._statuses, self._oldest = statuses, oldest

@@ -150,16 +150,16 @@ class Checkpointer:
         self._schedule = Schedule(
             {operator.name: operator.every for operator in protection.operators},
             now,
-            at_once={n for n, known in self._operators.items() if known.whole is not None},
+            at_once={n for n, tracked in self._operators.items() if tracked.whole is not None},
         )
 
     def _known(self, operator: Protected, newest: Record | None, before: Status, now: float) -> _Operator:
         versions = self._protection.durable.versions(self._store, operator.name)
-        known = _Operator(operator, versions, since=now, until=now, status=before)
+        tracked = _Operator(operator, versions, since=now, until=now, status=before)
         if newest is not None and newest.batch >= 0:
             # What came in before is in the state, and nobody can tell it apart any more.
-            known.whole = known.newest = newest
-        return known
+            tracked.whole = tracked.newest = newest
+        return tracked
 
     def start(self) -> None:
         """Begin to save in the background."""
@@ -174,40 +174,40 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
         if save:
-            for known in self._operators.values():
+            for tracked in self._operators.values():
                 with self._turn:
-                    self._save(known)
+                    self._save(tracked)
         self._store.close()
 
     def note(self, record: Record, fresh: Sequence[FreshPage], entered: Mapping[str, int]) -> None:
         """Take note of a batch that is on record, of the pages that came in with it, and of how many tuples each
         operator had. One that is known already, because it was handed over twice, tells nothing new."""
         with self._lock:
-            for known in self._operators.values():
-                if record.batch <= known.batch:
+            for tracked in self._operators.values():
+                if record.batch <= tracked.batch:
                     continue
-                known.entered += entered.get(known.name, 0)
-                known.waiting += [
-                    Waiting(*each, known.until, record.time)
+                tracked.entered += entered.get(tracked.name, 0)
+                tracked.waiting += [
+                    Waiting(*each, tracked.until, record.time)
                     for each in fresh
-                    if each.slot in known.protected.slots
+                    if each.slot in tracked.protected.slots
                 ]
-                known.until, known.newest = record.time, record
-                if known.whole is not None:
-                    known.whole, known.waiting = record, []
+                tracked.until, tracked.newest = record.time, record
+                if tracked.whole is not None:
+                    tracked.whole, tracked.waiting = record, []
 
     def holding(self) -> set[str]:
         """Name the pages that are still to be saved."""
         with self._lock:
-            waiting = {w.page for known in self._operators.values() for w in known.waiting}
-            waiting |= {known.making for known in self._operators.values() if known.making is not None}
-            wholes = [r for known in self._operators.values() for r in (known.whole, known.saving)]
+            waiting = {w.page for tracked in self._operators.values() for w in tracked.waiting}
+            waiting |= {tracked.making for tracked in self._operators.values() if tracked.making is not None}
+            wholes = [r for tracked in self._operators.values() for r in (tracked.whole, tracked.saving)]
             return waiting.union(*(record.pages() for record in wholes if record is not None))
 
     def statuses(self) -> dict[str, Status]:
         """Say for each operator how its checkpoints stand."""
         with self._lock:
-            return {name: known.status for name, known in self._operators.items()}
+            return {name: tracked.status for name, tracked in self._operators.items()}
 
     def _run(self) -> None:
         # Compiled code is loaded now, and not while the first checkpoint is due.
@@ -221,33 +221,33 @@ class Checkpointer:
                 for each in self._operators.values():
                     self._make_room(each)
                 continue
-            known = self._operators[name]
+            tracked = self._operators[name]
             # Of all elements in this process one at a time.
             with self._turn:
-                self._save(known)
+                self._save(tracked)
             missed = self._schedule.done(name, self._clock())
             if missed:
                 with self._lock:
-                    known.status = replace(known.status, missed=known.status.missed + missed)
+                    tracked.status = replace(tracked.status, missed=tracked.status.missed + missed)
                 self._say("checkpoint late", operator=name, missed=missed)
             self._changed()
 
-    def _save(self, known: _Operator) -> None:
+    def _save(self, tracked: _Operator) -> None:
         with self._lock:
-            taken, whole, batch = list(known.waiting), known.whole, known.batch
-            entered, since, until = known.entered, known.since, known.until
-            if batch == known.saved_batch or batch < 0:
+            taken, whole, batch = list(tracked.waiting), tracked.whole, tracked.batch
+            entered, since, until = tracked.entered, tracked.since, tracked.until
+            if batch == tracked.saved_batch or batch < 0:
                 return
-            known.saving, known.whole = whole, None
+            tracked.saving, tracked.whole = whole, None
         began = self._clock()
         try:
-            if known.next is None:
-                known.next = max(known.versions.numbers(), default=0) + 1
-            slots, values = self._advance(known, taken, whole)
+            if tracked.next is None:
+                tracked.next = max(tracked.versions.numbers(), default=0) + 1
+            slots, values = self._advance(tracked, taken, whole)
             manifest = CheckpointManifest(
-                operator=known.name,
-                layout=known.protected.layout,
-                version=known.next,
+                operator=tracked.name,
+                layout=tracked.protected.layout,
+                version=tracked.next,
                 time=until,
                 batch=batch,
                 buckets=self._protection.buckets,
@@ -256,46 +256,46 @@ class Checkpointer:
                     slot: tuple(
                         k.saved for (name, _), state in slots.items() if name == slot for k in state.kept
                     )
-                    for slot in known.protected.slots
+                    for slot in tracked.protected.slots
                 },
             )
-            written = known.versions.put(values) + known.versions.commit(manifest)
+            written = tracked.versions.put(values) + tracked.versions.commit(manifest)
         except Exception as error:
             # Whatever it is, the application goes on, and people are told.
-            self._failed(known, error)
+            self._failed(tracked, error)
             return
         with self._lock:
             gone = {id(w) for w in taken}
-            known.waiting = [w for w in known.waiting if id(w) not in gone]
-            known.slots, known.saving, known.next = slots, None, known.next + 1
-            known.entered, known.since, known.saved_batch = known.entered - entered, until, batch
-            known.status = replace(
-                known.status,
+            tracked.waiting = [w for w in tracked.waiting if id(w) not in gone]
+            tracked.slots, tracked.saving, tracked.next = slots, None, tracked.next + 1
+            tracked.entered, tracked.since, tracked.saved_batch = tracked.entered - entered, until, batch
+            tracked.status = replace(
+                tracked.status,
                 version=manifest.version,
                 batch=batch,
                 time=until,
                 size=manifest.size,
                 written=written,
-                total=known.status.total + written,
-                taken=known.status.taken + 1,
+                total=tracked.status.total + written,
+                taken=tracked.status.taken + 1,
                 seconds=self._clock() - began,
                 cpu=time.thread_time() - self._idle,
             )
         try:
-            known.versions.collect(known.protected.keep)
-            if known.protected.replays:
-                self._let_go_upstream(known)
+            tracked.versions.collect(tracked.protected.keep)
+            if tracked.protected.replays:
+                self._let_go_upstream(tracked)
         except Exception as error:
-            self._say("warning", what=f"checkpoints of '{known.name}'", message=f"old ones stay: {error}")
+            self._say("warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}")
 
     @property
     def oldest_batch(self) -> int | None:
         """The oldest batch after which input may have to be computed again; None if none ever has."""
         return self._oldest if self._protection.replays else None
 
-    def _let_go_upstream(self, known: _Operator) -> None:
+    def _let_go_upstream(self, tracked: _Operator) -> None:
         """Let channels go of what the oldest version that stays has in it."""
-        oldest = min(known.versions.manifest(number).batch for number in known.versions.numbers())
+        oldest = min(tracked.versions.manifest(number).batch for number in tracked.versions.numbers())
         done = self._site.ledger.get(oldest).sources
         for channel, root in self._protection.inlets.items():
             frontier = done[root][1] if root in done else None
@@ -304,41 +304,41 @@ class Checkpointer:
         self._oldest = oldest
 
     def _advance(
-        self, known: _Operator, taken: Sequence[Waiting], whole: Record | None
+        self, tracked: _Operator, taken: Sequence[Waiting], whole: Record | None
     ) -> tuple[dict[tuple[str, Range], SlotState], dict[str, dict[str, pa.Buffer]]]:
         """Return the durable state of every slot and range of buckets, and the values it takes to store it."""
         fresh: dict[tuple[str, Range], list[Fresh]] = {}
         if whole is not None:
-            fresh = self._all_of(known, whole)
+            fresh = self._all_of(tracked, whole)
         else:
             for each in reversed(taken):
                 page = Fresh(self._site.find_page(each.page), each.since, each.until, each.came)
                 fresh.setdefault((each.slot, each.buckets), []).append(page)
-        slots = {} if whole is not None else dict(known.slots)
+        slots = {} if whole is not None else dict(tracked.slots)
         values: dict[str, dict[str, pa.Buffer]] = {}
-        seal = known.versions.seal if known.protected.sealed else no_seal
+        seal = tracked.versions.seal if tracked.protected.sealed else no_seal
 
         def load(saved: Saved) -> list[pa.RecordBatch]:
-            found = known.versions.read(saved)
-            if not found.whole:
-                raise CorruptValueError(f"value {saved.name} of '{known.name}' is damaged in the store")
-            return [g for g in found.groups if g is not None]
+            value = tracked.versions.read(saved)
+            if not value.whole:
+                raise CorruptValueError(f"value {saved.name} of '{tracked.name}' is damaged in the store")
+            return [g for g in value.groups if g is not None]
 
         for place, pages in fresh.items():
-            state = slots.get(place) or SlotState(place[1], known.protected.group, [], seal)
+            state = slots.get(place) or SlotState(place[1], tracked.protected.group, [], seal)
             slots[place], made = state.advance(pages, load)
             values.setdefault(place[0], {}).update(made)
         return slots, values
 
-    def _all_of(self, known: _Operator, record: Record) -> dict[tuple[str, Range], list[Fresh]]:
+    def _all_of(self, tracked: _Operator, record: Record) -> dict[tuple[str, Range], list[Fresh]]:
         """Return the whole state of an operator, as the tasks have it.
 
         How fast it was filled is known from the version before: what will be lost next must push as much out.
         """
-        found: dict[tuple[str, Range], list[Fresh]] = {}
-        operator = known.protected
+        fresh: dict[tuple[str, Range], list[Fresh]] = {}
+        operator = tracked.protected
         for slot in operator.slots:
-            pace = newest_pace(known.versions, slot, operator.layout) if slot in operator.slides else None
+            pace = newest_pace(tracked.versions, slot, operator.layout) if slot in operator.slides else None
             for span in self._protection.spans:
                 pages = [
                     Fresh(
@@ -352,68 +352,68 @@ class Checkpointer:
                 if pace is not None and pages:
                     came = pace.came.within(*span, self._protection.buckets)
                     pages[0] = replace(pages[0], came=came, over=pace.seconds)
-                found[slot, span] = pages
-        return found
+                fresh[slot, span] = pages
+        return fresh
 
-    def _failed(self, known: _Operator, error: Exception) -> None:
+    def _failed(self, tracked: _Operator, error: Exception) -> None:
         """Say that a checkpoint could not be saved; if pages pile up, or the store is damaged, start over."""
         with self._lock:
-            known.status = replace(known.status, failed=known.status.failed + 1)
-            start_over = isinstance(error, CorruptValueError | MissingPageError) or known.saving is not None
-            if start_over or self._piled(known):
-                self._start_over(known)
-        self._say("checkpoint failed", operator=known.name, error=type(error).__name__, message=str(error))
+            tracked.status = replace(tracked.status, failed=tracked.status.failed + 1)
+            start_over = isinstance(error, CorruptValueError | MissingPageError) or tracked.saving is not None
+            if start_over or self._piled(tracked):
+                self._start_over(tracked)
+        self._say("checkpoint failed", operator=tracked.name, error=type(error).__name__, message=str(error))
 
     def _say(self, kind: str, **details: Any) -> None:
         """Tell people, if that is possible: the disk they are told on may be full, and this thread goes on."""
         with contextlib.suppress(OSError):
             self._tell(kind, **details)
 
-    def _piled(self, known: _Operator) -> bool:
-        piled = sum(self._site.page_size(w.page) for w in known.waiting)
+    def _piled(self, tracked: _Operator) -> bool:
+        piled = sum(self._site.page_size(w.page) for w in tracked.waiting)
         return piled > self._site.pages.limit // _SHARE
 
-    def _start_over(self, known: _Operator) -> None:
-        known.waiting, known.slots, known.saving = [], {}, None
-        known.whole = known.newest
+    def _start_over(self, tracked: _Operator) -> None:
+        tracked.waiting, tracked.slots, tracked.saving = [], {}, None
+        tracked.whole = tracked.newest
 
-    def _make_room(self, known: _Operator) -> None:
+    def _make_room(self, tracked: _Operator) -> None:
         """See to it that pages that wait do not become too many, nor too large: an operator may be due once an hour."""
         try:
             with self._lock:
-                if self._piled(known):
-                    self._start_over(known)
-            self._put_together(known)
+                if self._piled(tracked):
+                    self._start_over(tracked)
+            self._put_together(tracked)
         except Exception as error:
             # They wait one by one, and nothing is lost by it.
-            if str(error) != known.trouble:
-                known.trouble = str(error)
-                self._say("warning", what=f"checkpoints of '{known.name}'", message=str(error))
+            if str(error) != tracked.trouble:
+                tracked.trouble = str(error)
+                self._say("warning", what=f"checkpoints of '{tracked.name}'", message=str(error))
 
-    def _put_together(self, known: _Operator) -> None:
+    def _put_together(self, tracked: _Operator) -> None:
         """Make one page of the oldest that wait, where there are many."""
         with self._lock:
-            counts = Counter((w.slot, w.buckets) for w in known.waiting)
+            counts = Counter((w.slot, w.buckets) for w in tracked.waiting)
             place, many = counts.most_common(1)[0] if counts else (("", (0, 0)), 0)
             if many <= _MANY_WAIT:
                 return
-            old = [w for w in known.waiting if (w.slot, w.buckets) == place][: _MANY_WAIT // 2]
+            old = [w for w in tracked.waiting if (w.slot, w.buckets) == place][: _MANY_WAIT // 2]
             # Named before it is there: whoever collects pages meanwhile leaves it alone.
-            known.making = name = f"{old[-1].page}-and-before"
+            tracked.making = name = f"{old[-1].page}-and-before"
         try:
             pages = [self._site.find_page(w.page) for w in reversed(old)]
             came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
             self._site.pages.write(name, put_together(pages))
             made = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))
-            self._take_for(known, old, made)
+            self._take_for(tracked, old, made)
         finally:
-            known.making = None
+            tracked.making = None
 
-    def _take_for(self, known: _Operator, old: Sequence[Waiting], made: Waiting) -> None:
+    def _take_for(self, tracked: _Operator, old: Sequence[Waiting], made: Waiting) -> None:
         gone = set(map(id, old))
         with self._lock:
-            first = next((n for n, w in enumerate(known.waiting) if id(w) in gone), None)
+            first = next((n for n, w in enumerate(tracked.waiting) if id(w) in gone), None)
             if first is not None:
                 # They may have been let go meanwhile.
-                known.waiting[first] = made
-                known.waiting = [w for w in known.waiting if id(w) not in gone]
+                tracked.waiting[first] = made
+                tracked.waiting = [w for w in tracked.waiting if id(w) not in gone]

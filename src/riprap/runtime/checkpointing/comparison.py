@@ -92,13 +92,13 @@ def differ(before: Hashes, after: Hashes, *, slides: bool) -> tuple[Ints, Ints]:
 def _beyond(these: Hashes, those: Hashes) -> Ints:
     """Return the places of the tuples that the others have not, or not as often."""
     left = Counter(those.tolist())
-    found = []
+    beyond = []
     for place, each in enumerate(these.tolist()):
         if left[each]:
             left[each] -= 1
         else:
-            found.append(place)
-    return np.array(found, np.int64)
+            beyond.append(place)
+    return np.array(beyond, np.int64)
 
 
 def overlap(before: Sequence[int], after: Sequence[int]) -> int:

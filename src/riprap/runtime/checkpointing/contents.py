@@ -137,10 +137,10 @@ def _holding(pages: Sequence[pa.RecordBatch], about: About, key: str | None) -> 
     width = full[0].column("counters").type.list_size
     contents = gather(full, keys, layout, width)
     # What a row says of a key that holds nothing is that it holds nothing.
-    there = np.flatnonzero((contents.lengths > 0) | contents.counters.any(axis=1))
-    if len(there) < len(keys):
-        offsets = np.append(contents.offsets[there], contents.offsets[-1])
-        keys, contents = keys.take(there), Contents(offsets, contents.tuples, contents.counters[there])
+    occupied = np.flatnonzero((contents.lengths > 0) | contents.counters.any(axis=1))
+    if len(occupied) < len(keys):
+        offsets = np.append(contents.offsets[occupied], contents.offsets[-1])
+        keys, contents = keys.take(occupied), Contents(offsets, contents.tuples, contents.counters[occupied])
     columns = len(keys.columns)
     named = about.key if len(about.key) == columns else tuple(f"k{number}" for number in range(columns))
     return SlotContents(keys, contents, named, tuple(about.columns.get(f.name, f.name) for f in layout))

@@ -145,8 +145,8 @@ def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
 
 
 def _about(name: str, element: str, layout: Mapping[str, Any]) -> About:
-    known: Mapping[str, Any] = layout.get("about", {}).get(name, {})
-    details: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known.items()}
+    described: Mapping[str, Any] = layout.get("about", {}).get(name, {})
+    details: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
     return About(name=name, element=element, layout=layout["operators"][name], **details)
 
 
@@ -170,13 +170,13 @@ def list_versions(versions: Versions | None) -> list[Listed]:
     """List the versions of an operator, newest first. Values are looked for, not read."""
     if versions is None:
         return []
-    there = set(versions.store.keys(versions.entry))
-    return [_listed(versions, number, there) for number in versions.numbers()]
+    stored = set(versions.store.keys(versions.entry))
+    return [_listed(versions, number, stored) for number in versions.numbers()]
 
 
-def _listed(versions: Versions, number: int, there: Collection[str]) -> Listed:
+def _listed(versions: Versions, number: int, stored: Collection[str]) -> Listed:
     try:
         manifest = versions.manifest(number)
     except (CorruptValueError, FormatError) as error:
         return Listed(number, None, why=str(error))
-    return Listed(number, manifest, sum(name not in there for name in manifest.values))
+    return Listed(number, manifest, sum(name not in stored for name in manifest.values))

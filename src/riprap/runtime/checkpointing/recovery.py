@@ -72,23 +72,23 @@ class Recovery:
         if not gone:
             operators = [name for name in operators if name in wishes]
         pages: dict[str, tuple[str, ...]] = {}
-        since, told = -1, float("inf")
+        since, oldest = -1, float("inf")
         # Only to read: a store that is not there, because nothing is mounted, must not be taken for an empty one.
-        there = bool(self.plan.protected) and not self.durable.never_made
-        store = self.durable.open(self.plan.name, readonly=True) if there else None
+        saved = bool(self.plan.protected) and not self.durable.never_made
+        store = self.durable.open(self.plan.name, readonly=True) if saved else None
         try:
             for number, operator in enumerate(operators):
-                found = self._find(operator, record, wishes.get(operator), store, gone=gone)
+                restored = self._find(operator, record, wishes.get(operator), store, gone=gone)
                 reach("restore-read", number, self.plan.name)
-                if found is not None:
-                    since = found.manifest.batch
-                put = self._put(operator, found, record)
-                time = found.manifest.time if found is not None else told
+                if restored is not None:
+                    since = restored.manifest.batch
+                put = self._put(operator, restored, record)
+                time = restored.manifest.time if restored is not None else oldest
                 for slot, names in put.items():
                     # A clock goes back with nobody's wish; of several times told, the earliest closes no window unseen.
-                    if not is_clock(slot) or (gone and time < told):
+                    if not is_clock(slot) or (gone and time < oldest):
                         pages[slot] = names
-                told = min(told, time)
+                oldest = min(oldest, time)
                 reach("restore-paged", number, self.plan.name)
         finally:
             if store is not None:
@@ -105,13 +105,13 @@ class Recovery:
         self, operator: str, record: Record, wish: Any, store: Store | None, *, gone: bool
     ) -> Restored | None:
         """Look for the version an operator comes back from, and say what became of its state."""
-        found = self.plan.graph[operator]
+        node = self.plan.graph[operator]
         if operator not in self.plan.protected or wish == FRESH:
             why = (
                 "as asked for"
                 if wish == FRESH
                 else "it has no protect= policy"
-                if found.protect is None
+                if node.protect is None
                 else "its protect= policy does not save it"
             )
             self.tell("state lost", operator=operator, message=f"'{operator}' starts afresh: {why}")
@@ -131,10 +131,10 @@ class Recovery:
                 self.durable.versions(store, operator),
                 layout=self.layouts[operator],
                 lost_until=None if self.plan.replays else lost_until,
-                slides={f"{operator}/{slot}" for slot in found.slides},
-                sealed=found.holds_objects,
+                slides={f"{operator}/{slot}" for slot in node.slides},
+                sealed=node.holds_objects,
                 # Of an object there is no part: the one before it is better than none.
-                whole=found.replays or found.holds_objects,
+                whole=node.replays or node.holds_objects,
                 version=wish if isinstance(wish, int) else None,
                 warn=warn,
                 refuse=refuse,
@@ -166,11 +166,11 @@ class Recovery:
         )
         return restored
 
-    def _put(self, operator: str, found: Restored | None, record: Record) -> dict[str, tuple[str, ...]]:
+    def _put(self, operator: str, restored: Restored | None, record: Record) -> dict[str, tuple[str, ...]]:
         """Write an operator's pages to host memory."""
         put: dict[str, tuple[str, ...]] = {}
         for slot in self.plan.saved_slots(operator):
-            pages = found.slots.get(slot, []) if found is not None else []
+            pages = restored.slots.get(slot, []) if restored is not None else []
             if is_clock(slot) and not pages:
                 continue
             names = [

@@ -32,8 +32,8 @@ class Schedule:
 
     def done(self, name: str, now: float) -> int:
         """Put the one that was due back in the queue; return how many of its times have passed meanwhile."""
-        due, found = heapq.heappop(self._queue)
-        assert found == name
+        due, newest = heapq.heappop(self._queue)
+        assert newest == name
         period = self._every[name]
         missed = max(0, int((now - due) // period))
         heapq.heappush(self._queue, (due + (missed + 1) * period, name))

@@ -99,7 +99,7 @@ class Verifier:
     def _outcome(self, number: int) -> tuple[bool, int]:
         """Say whether a damaged version could be restored, and how many tuples would be missing."""
         try:
-            found = restore(
+            restored = restore(
                 self.versions,
                 layout=self.versions.manifest(number).layout,
                 lost_until=None,
@@ -110,7 +110,7 @@ class Verifier:
             )
         except SealError:
             return False, 0
-        return found is not None, found.damaged if found is not None else 0
+        return restored is not None, restored.damaged if restored is not None else 0
 
     def _refusals(self, number: int) -> list[Damage]:
         """Say what is wrong with the seal of a version of objects; without a key nobody can tell."""
@@ -139,24 +139,24 @@ class Verifier:
         except CorruptValueError as error:
             return [damage(str(error))]
         self.checked += data.size
-        found = []
+        damages = []
         if not self._is_sealed(saved, data):
-            found.append(damage("the value does not have the seal of the key that is configured"))
+            damages.append(damage("the value does not have the seal of the key that is configured"))
         table = Table.read(data, saved.name, saved.groups)
         if table is None:
-            return [*found, damage("both copies of its table are damaged")]
+            return [*damages, damage("both copies of its table are damaged")]
         if not table.twice:
-            found.append(damage("one of the two copies of its table is damaged", tuples=0))
+            damages.append(damage("one of the two copies of its table is damaged", tuples=0))
         if table.header.of(data) is None:
-            found.append(damage("its schema is damaged"))
+            damages.append(damage("its schema is damaged"))
         for number, group in enumerate(table.groups):
             if group.of(data) is None:
-                found.append(damage("the group does not have its digest", number, group.tuples))
+                damages.append(damage("the group does not have its digest", number, group.tuples))
         if table.index.of(data) is None:
-            found.append(damage("its index does not have its digest", tuples=0))
+            damages.append(damage("its index does not have its digest", tuples=0))
         if table.counts.of(data) is None:
-            found.append(damage("its counts do not have their digest", tuples=0))
-        return found
+            damages.append(damage("its counts do not have their digest", tuples=0))
+        return damages
 
     def _is_sealed(self, saved: Saved, data: pa.Buffer) -> bool:
         if not (self.about.objects or saved.seal is not None):

@@ -69,14 +69,14 @@ def roomy(master: str, elements: int) -> tuple[str, int]:
     >>> roomy("local-cluster[2,1,1024]", 2)
     ('local-cluster[2,3,1024]', 2)
     """
-    if (found := _LOCAL.fullmatch(master)) is not None:
-        cores = _cores_here() if found[1] == "*" else int(found[1] or "1")
-        failures = f",{found[2]}" if found[2] else ""
+    if (parts := _LOCAL.fullmatch(master)) is not None:
+        cores = _cores_here() if parts[1] == "*" else int(parts[1] or "1")
+        failures = f",{parts[2]}" if parts[2] else ""
         return f"local[{cores * elements + _OTHER_JOBS}{failures}]", cores
-    if (found := _LOCAL_CLUSTER.fullmatch(master)) is not None:
-        workers, cores = int(found[1]), int(found[1]) * int(found[2])
+    if (parts := _LOCAL_CLUSTER.fullmatch(master)) is not None:
+        workers, cores = int(parts[1]), int(parts[1]) * int(parts[2])
         each = -(-(cores * elements + _OTHER_JOBS) // workers)
-        return f"local-cluster[{workers},{each},{found[3]}]", cores
+        return f"local-cluster[{workers},{each},{parts[3]}]", cores
     return master, 0
 
 
@@ -84,12 +84,12 @@ def slots_of(session: SparkSession) -> int:
     """Return how many tasks a session runs at once."""
     context = session.sparkContext
     cores = context.defaultParallelism
-    if (found := _LOCAL.fullmatch(context.master or "")) is not None:
+    if (parts := _LOCAL.fullmatch(context.master or "")) is not None:
         # Its JVM knows how many it has, of this machine or of a part of it.
         jvm: Any = context._jvm
-        cores = jvm.Runtime.getRuntime().availableProcessors() if found[1] == "*" else int(found[1] or "1")
-    elif (found := _LOCAL_CLUSTER.fullmatch(context.master or "")) is not None:
-        cores = int(found[1]) * int(found[2])
+        cores = jvm.Runtime.getRuntime().availableProcessors() if parts[1] == "*" else int(parts[1] or "1")
+    elif (parts := _LOCAL_CLUSTER.fullmatch(context.master or "")) is not None:
+        cores = int(parts[1]) * int(parts[2])
     return int(cores) // int(context.getConf().get("spark.task.cpus", "1") or 1)
 
 

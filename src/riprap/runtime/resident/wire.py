@@ -58,10 +58,10 @@ class Inbox:
         if not data:
             return None
         self._data += data
-        found = []
+        messages = []
         while (message := self._next()) is not None:
-            found.append(message)
-        return found
+            messages.append(message)
+        return messages
 
     def _next(self) -> WireMessage | None:
         if len(self._data) < _HEAD.size:

@@ -155,15 +155,15 @@ class Driver:
         except queue.Empty:
             return {}
 
-    def _start(self, graph: Graph, options: RunOptions, session: SparkSession, told: Message) -> None:
+    def _start(self, graph: Graph, options: RunOptions, session: SparkSession, order: Message) -> None:
         hire_early(graph)
-        housing = Housing(**told["housing"])
-        options = replace(options, store=told["store"])
-        mine = [plan for plan in layout_of(graph).plans if plan.name in told["elements"]]
-        share = share_of(session, told["tasks"], stages_of(mine), resident=options.resident)
+        housing = Housing(**order["housing"])
+        options = replace(options, store=order["store"])
+        own = [plan for plan in layout_of(graph).plans if plan.name in order["elements"]]
+        share = share_of(session, order["tasks"], stages_of(own), resident=options.resident)
         if options.resident is None:
-            share.tell(self._folder.event, told["tasks"])
-        layout = compile_graph(graph, buckets=told["buckets"], tasks=share.tasks)
+            share.tell(self._folder.event, order["tasks"])
+        layout = compile_graph(graph, buckets=order["buckets"], tasks=share.tasks)
         launch = Launch(
             graph=graph,
             session=session,
@@ -172,20 +172,20 @@ class Driver:
             options=options,
             stays=share.stays,
         )
-        plans = [plan for plan in layout.plans if plan.name in told["elements"]]
+        plans = [plan for plan in layout.plans if plan.name in order["elements"]]
         folders = (housing.state, housing.results)
         pages = {plan.name: [str(Path(folder) / plan.name) for folder in folders] for plan in plans}
-        self._process = told["process"]
+        self._process = order["process"]
         self._lock = announce(self._folder.path, self._process, pages)
         sources = [s for plan in plans for s in plan.graph.of_kind(Source)]
         whole = [graph[s.name] for s in sources]
         crew = Crew(launch, plans, housing, report_by(self._link, session))
         self._crew = crew
-        crew.begin(told["elements"], resume=told["resume"])
+        crew.begin(order["elements"], resume=order["resume"])
         # Elements have looked for their brokers before they started.
         self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
-        if told["stopping"] is not None:
-            crew.stop(resume=told["stopping"] == "resume")
+        if order["stopping"] is not None:
+            crew.stop(resume=order["stopping"] == "resume")
 
     def _beat(self, session: SparkSession) -> None:
         """Give signs of life; what it asks goes through the JVM, so that one that hangs is silent."""

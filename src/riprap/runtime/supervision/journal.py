@@ -66,9 +66,9 @@ class Recovered:
 def note_decision(folder: RunFolder, decision: Decision) -> None:
     """Write down a failure and what was decided."""
     failure, action = decision.failure, decision.action
-    told = {k: v for k, v in asdict(failure).items() if k != "time"}
+    details = {k: v for k, v in asdict(failure).items() if k != "time"}
     # The event's own time is when it was written down; a failure's is when it was noticed.
-    folder.event("failure", format=FORMAT, what=type(failure).__name__, noticed=failure.time, **told)
+    folder.event("failure", format=FORMAT, what=type(failure).__name__, noticed=failure.time, **details)
     folder.event("decision", what=type(action).__name__, **asdict(action))
 
 

@@ -36,9 +36,9 @@ class Presence:
     def alive(self) -> psutil.Process | None:
         """Return the process, unless it is gone and its number belongs to another."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            found = psutil.Process(self.pid)
-            if found.create_time() == self.started and lives(found):
-                return found
+            process = psutil.Process(self.pid)
+            if process.create_time() == self.started and lives(process):
+                return process
         return None
 
 
@@ -64,10 +64,10 @@ def withdraw(run: Path, process: str) -> None:
 
 def find_presences(run: Path) -> list[Presence]:
     """List the driver processes that said they are there, alive or not."""
-    found = []
+    presences = []
     for path in sorted((run / FOLDER).glob("*.json")):
         entries = {"pid": int, "started": int | float, "pages": dict}
         data = load_json(path, FORMAT, entries, remedy="Remove it, once no process of the run is alive")
         if data is not None:
-            found.append(Presence(process=path.stem, **{name: data[name] for name in entries}))
-    return found
+            presences.append(Presence(process=path.stem, **{name: data[name] for name in entries}))
+    return presences

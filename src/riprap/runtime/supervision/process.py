@@ -108,9 +108,9 @@ def lives(process: psutil.Process) -> bool:
 
 def session_of(leader: int) -> list[psutil.Process]:
     """List the processes of a session."""
-    found = []
+    members = []
     for process in psutil.process_iter():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getsid(process.pid) == leader:
-                found.append(process)
-    return found
+                members.append(process)
+    return members

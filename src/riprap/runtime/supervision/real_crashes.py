@@ -26,23 +26,23 @@ class Killed:
 
 def kill_process(run: Path, element: str) -> Killed:
     """Kill the driver process of an element."""
-    found = _find(run, element)
-    _driver(found).kill()
-    return Killed(element=element, process=found.process, pids=(found.pid,))
+    presence = _find(run, element)
+    _driver(presence).kill()
+    return Killed(element=element, process=presence.process, pids=(presence.pid,))
 
 
 def kill_executor(run: Path, element: str) -> Killed:
     """Kill an executor of an element's driver process; where Spark runs inside of it, one of its Python workers."""
-    found = _find(run, element)
-    started = _driver(found).children(recursive=True)
+    presence = _find(run, element)
+    started = _driver(presence).children(recursive=True)
     executors = [p for p in started if "CoarseGrainedExecutorBackend" in _command(p)]
     daemons, workers = _daemons_and_workers(started)
     # The newest worker is most likely to be in use. Those that are idle end by themselves, and leave who starts them.
     for victim in [*executors[:1], *workers[-1:], *daemons[:1]]:
         victim.kill()
-        return Killed(element=element, process=found.process, pids=(victim.pid,))
+        return Killed(element=element, process=presence.process, pids=(victim.pid,))
     raise RunError(
-        f"the driver process of '{element}', pid {found.pid}, has no executor or worker on this host yet"
+        f"the driver process of '{element}', pid {presence.pid}, has no executor or worker on this host yet"
     )
 
 
@@ -53,19 +53,19 @@ def workers_of(run: Path, element: str) -> list[psutil.Process]:
 
 def kill_host(run: Path, element: str) -> Killed:
     """Kill an element's driver process with all it started, and wipe the element's pages, as if a host were lost."""
-    found = _find(run, element)
-    driver = _driver(found)
+    presence = _find(run, element)
+    driver = _driver(presence)
     # Its agent is in a session of its own.
-    victims = list(dict.fromkeys([driver, *session_of(found.pid), *driver.children(recursive=True)]))
+    victims = list(dict.fromkeys([driver, *session_of(presence.pid), *driver.children(recursive=True)]))
     # Held first: the supervisor must not be quicker than the wiping.
     for victim in victims:
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.suspend()
-    pages = wipe_pages(found.pages[element])
+    pages = wipe_pages(presence.pages[element])
     for victim in reversed(victims):
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
-    return Killed(element=element, process=found.process, pids=tuple(v.pid for v in victims), pages=pages)
+    return Killed(element=element, process=presence.process, pids=tuple(v.pid for v in victims), pages=pages)
 
 
 def wipe_pages(folders: Iterable[str]) -> int:
@@ -77,11 +77,11 @@ def wipe_pages(folders: Iterable[str]) -> int:
 
 
 def _find(run: Path, element: str) -> Presence:
-    there = find_presences(run)
-    for presence in there:
+    presences = find_presences(run)
+    for presence in presences:
         if element in presence.pages:
             return presence
-    names = ", ".join(name for p in there for name in p.pages)
+    names = ", ".join(name for p in presences for name in p.pages)
     raise RunError(f"no element '{element}' is running in {run}. There are: {names or 'none'}")
 
 
@@ -93,10 +93,10 @@ def _daemons_and_workers(
     return daemons, [p for p in daemons if p.parent() in daemons]
 
 
-def _driver(found: Presence) -> psutil.Process:
-    process = found.alive()
+def _driver(presence: Presence) -> psutil.Process:
+    process = presence.alive()
     if process is None:
-        raise RunError(f"driver process '{found.process}', pid {found.pid}, is not there any more")
+        raise RunError(f"driver process '{presence.process}', pid {presence.pid}, is not there any more")
     return process
 
 

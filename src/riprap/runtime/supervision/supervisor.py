@@ -127,9 +127,9 @@ class Supervisor:
 
     def _listen(self) -> None:
         drivers = self._drivers()
-        found, _, _ = select.select([d.link.incoming for d in drivers], [], [], _TICK_SECONDS)
+        readable, _, _ = select.select([d.link.incoming for d in drivers], [], [], _TICK_SECONDS)
         for driver in drivers:
-            if driver.link.incoming in found and driver in self._drivers():
+            if driver.link.incoming in readable and driver in self._drivers():
                 messages = driver.receive()
                 if messages is None:
                     self._gone(driver)
@@ -139,8 +139,8 @@ class Supervisor:
                         self._hear(driver, message)
 
     def _drivers(self) -> list[DriverProcess]:
-        found = [p.driver for p in self._processes.values() if p.driver is not None]
-        return [*found, self._spare] if self._spare is not None else found
+        drivers = [p.driver for p in self._processes.values() if p.driver is not None]
+        return [*drivers, self._spare] if self._spare is not None else drivers
 
     def _owner(self, driver: DriverProcess) -> tuple[str, ProcessState] | None:
         return next(((n, p) for n, p in self._processes.items() if p.driver is driver), None)
@@ -207,8 +207,8 @@ class Supervisor:
             element.recovery.lost += message["lost"]
 
     def _caught_up(self, name: str, element: ElementState) -> None:
-        found = element.recovery
-        if found is None:
+        recovery = element.recovery
+        if recovery is None:
             return
         element.recovery = None
         note_recovered(
@@ -216,13 +216,13 @@ class Supervisor:
             Recovered(
                 element=name,
                 process=element.process,
-                failure=found.failure,
-                detect=found.detect,
-                restart=max(0.0, found.started - found.restore - found.noticed),
-                restore=found.restore,
-                catch_up=time.monotonic() - found.started,
-                lost=found.lost,
-                spare=found.spare,
+                failure=recovery.failure,
+                detect=recovery.detect,
+                restart=max(0.0, recovery.started - recovery.restore - recovery.noticed),
+                restore=recovery.restore,
+                catch_up=time.monotonic() - recovery.started,
+                lost=recovery.lost,
+                spare=recovery.spare,
             ),
         )
 
@@ -350,16 +350,16 @@ class Supervisor:
 
     def _settle(self, sessions: list[Message]) -> None:
         """Settle what depends on the sessions, and write down what is run."""
-        told = self._options
-        tasks = told.parallelism or max(int(s["cores"]) for s in sessions)
+        options = self._options
+        tasks = options.parallelism or max(int(s["cores"]) for s in sessions)
         self._changes.make()
-        self._buckets = settle_buckets(self._folder, told.buckets, tasks)
+        self._buckets = settle_buckets(self._folder, options.buckets, tasks)
         layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks)
         keep_state_layout(self._folder, layout)
         self._folder.describe(
             self._graph.name,
-            options_of(layout, self._housing, told),
-            told.notes or {},
+            options_of(layout, self._housing, options),
+            options.notes or {},
             master=sessions[0]["master"],
             java=sessions[0]["java"],
         )
@@ -437,6 +437,6 @@ class Supervisor:
         for driver in drivers:
             gone = not driver.ready
             while not gone and time.monotonic() < deadline:
-                found, _, _ = select.select([driver.link.incoming], [], [], _TICK_SECONDS)
-                gone = bool(found) and driver.receive() is None
+                readable, _, _ = select.select([driver.link.incoming], [], [], _TICK_SECONDS)
+                gone = bool(readable) and driver.receive() is None
             driver.end(1.0 if driver.ready and gone else 0.0)

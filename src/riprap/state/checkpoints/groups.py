@@ -154,8 +154,8 @@ class Table:
         ends = (np.cumsum(rows["length"], dtype=np.int64) + size).tolist()
         lengths, tuples = rows["length"].tolist(), rows["tuples"].tolist()
         header, *others = (
-            ValuePart(end - length, length, known.tobytes(), many)
-            for end, length, known, many in zip(ends, lengths, rows["digest"], tuples, strict=True)
+            ValuePart(end - length, length, checksum.tobytes(), many)
+            for end, length, checksum, many in zip(ends, lengths, rows["digest"], tuples, strict=True)
         )
         *blocks, index, counts = others
         return cls(header, tuple(blocks), index, counts, len(sound) == len(copies))
@@ -233,12 +233,12 @@ def decode(data: pa.Buffer, name: str, groups: int) -> DecodedValue:
     header = table.header.of(data)
     schema = pa.ipc.read_schema(header) if header is not None else None
     # Without the schema in front no group can be read.
-    found = tuple(_read(data, block, schema) if schema is not None else None for block in table.groups)
-    sound = all(group is not None for group in found)
-    indexes = tuple(Index.of(group) for group in found) if sound else _indexes(data, table.index, groups)
+    decoded = tuple(_read(data, block, schema) if schema is not None else None for block in table.groups)
+    sound = all(group is not None for group in decoded)
+    indexes = tuple(Index.of(group) for group in decoded) if sound else _indexes(data, table.index, groups)
     counts = _read(data, table.counts, _COUNTS)
     came = Came(*(column.to_numpy() for column in counts.columns)) if counts is not None else None
-    return DecodedValue(found, indexes, came)
+    return DecodedValue(decoded, indexes, came)
 
 
 def _read(data: pa.Buffer, block: ValuePart, schema: pa.Schema) -> pa.RecordBatch | None:

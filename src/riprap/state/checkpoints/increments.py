@@ -179,14 +179,14 @@ def _trim(page: pa.RecordBatch, newer: Reckoning, *, oldest: bool) -> pa.RecordB
     """Leave out of a page what newer pages say no longer counts."""
     index = Index.of(page)
     _, known_row, row = align(newer.hashes, index.hashes)
-    known = np.full(len(index.hashes), -1)
-    known[row[row >= 0]] = known_row[row >= 0]
-    told = known >= 0
-    left = np.where(told, newer.missing[known] if len(newer.missing) else 0, index.held)
+    newer_row = np.full(len(index.hashes), -1)
+    newer_row[row[row >= 0]] = known_row[row >= 0]
+    renewed = newer_row >= 0
+    left = np.where(renewed, newer.missing[newer_row] if len(newer.missing) else 0, index.held)
     lengths = np.minimum(index.lengths, left)
-    rows = np.flatnonzero((lengths > 0) | (~told & ~(index.void & oldest)))
+    rows = np.flatnonzero((lengths > 0) | (~renewed & ~(index.void & oldest)))
     offsets, tuples = window_of(page)
     kept = tuples.take(pa.array(ranges(offsets[1:][rows] - lengths[rows], lengths[rows])))
     # Of a key that newer pages tell of: what they still miss, which older pages may have too.
-    held: Ints = np.where(told, left, held_of(page))
+    held: Ints = np.where(renewed, left, held_of(page))
     return remake_page(page, rows, held[rows], lengths[rows], kept)

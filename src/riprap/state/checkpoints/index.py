@@ -59,10 +59,10 @@ class Came:
         """Add up."""
         hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
         counts = np.concatenate([np.empty(0, np.int64), *(part.counts for part in parts)])
-        found, place = np.unique(hashes, return_inverse=True)
-        total = np.zeros(len(found), np.int64)
+        keys, place = np.unique(hashes, return_inverse=True)
+        total = np.zeros(len(keys), np.int64)
         np.add.at(total, place, counts)
-        return cls(found, total)
+        return cls(keys, total)
 
     def within(self, first_bucket: int, end_bucket: int, buckets: int) -> Came:
         """Return what is in some buckets."""
@@ -99,21 +99,21 @@ class Reckoning:
     def take(self, page: Index, *, oldest: bool = False) -> Use:
         """Take the next older page into account, and say what of it counts."""
         hashes, before, row = align(self.hashes, page.hashes)
-        known = before >= 0
+        seen = before >= 0
         missing = np.zeros(len(hashes), np.int64)
-        missing[known] = self.missing[before[known]]
-        first = ~known
+        missing[seen] = self.missing[before[seen]]
+        first = ~seen
         missing[first] = page.held[row[first]]
         here = row >= 0
         lengths = np.zeros(len(hashes), np.int64)
         lengths[here] = page.lengths[row[here]]
         live = np.minimum(missing, lengths)
         # A row that says its key has nothing matters while there are older pages.
-        told = first.copy()
+        listed = first.copy()
         if oldest:
-            told[here] &= ~page.void[row[here]]
+            listed[here] &= ~page.void[row[here]]
         self.hashes, self.missing = hashes, missing - live
-        tuples, rows = int(live.sum()), int(told.sum())
+        tuples, rows = int(live.sum()), int(listed.sum())
         return Use(tuples, rows, tuples > 0 or rows > 0)
 
 
@@ -128,7 +128,7 @@ def _put_under(newer: Index, older: Index) -> Index:
     has_old, has_new = old_row >= 0, new_row >= 0
     held, lengths = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
     void = np.zeros(len(hashes), bool)
-    for rows, there, page in ((old_row, has_old, older), (new_row, has_new, newer)):
-        held[there], void[there] = page.held[rows[there]], page.void[rows[there]]
-        lengths[there] += page.lengths[rows[there]]
+    for rows, has, page in ((old_row, has_old, older), (new_row, has_new, newer)):
+        held[has], void[has] = page.held[rows[has]], page.void[rows[has]]
+        lengths[has] += page.lengths[rows[has]]
     return Index(hashes, held, lengths, void)

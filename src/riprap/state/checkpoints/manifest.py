@@ -101,7 +101,7 @@ class CheckpointManifest:
 
     def to_bytes(self, seal: Callable[[bytes], str | None] = lambda body: None) -> bytes:
         """Write it down, sealed by what ``seal`` returns for its body."""
-        told = {
+        fields = {
             "operator": self.operator,
             "layout": self.layout,
             "version": self.version,
@@ -111,7 +111,7 @@ class CheckpointManifest:
             "rate": self.rate,
             "slots": {slot: [_told(saved) for saved in listed] for slot, listed in self.slots.items()},
         }
-        body = zlib.compress(json.dumps(told, separators=(",", ":")).encode(), _LEVEL)
+        body = zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), _LEVEL)
         head = {"format": FORMAT, "digest": digest(body), "seal": seal(body)}
         return json.dumps({k: v for k, v in head.items() if v is not None}).encode() + b"\n" + body
 
@@ -120,14 +120,16 @@ class CheckpointManifest:
         """Read a manifest; one that is damaged, or of another format, is an error."""
         head, _, body = data.partition(b"\n")
         try:
-            known = json.loads(head)
-            if known["format"] not in _KNOWN:
-                raise FormatError(f"a checkpoint's manifest is of format {known['format']!r}, not {FORMAT!r}")
-            if known["digest"] != digest(body):
+            heading = json.loads(head)
+            if heading["format"] not in _KNOWN:
+                raise FormatError(
+                    f"a checkpoint's manifest is of format {heading['format']!r}, not {FORMAT!r}"
+                )
+            if heading["digest"] != digest(body):
                 raise CorruptValueError("a checkpoint's manifest does not have its digest: it is damaged")
-            found = json.loads(zlib.decompress(body))
-            slots = {name: tuple(map(_heard, listed)) for name, listed in found["slots"].items()}
-            return cls(**{**found, "slots": slots, "seal": known.get("seal")})
+            fields = json.loads(zlib.decompress(body))
+            slots = {name: tuple(map(_heard, listed)) for name, listed in fields["slots"].items()}
+            return cls(**{**fields, "slots": slots, "seal": heading.get("seal")})
         except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise CorruptValueError(f"a checkpoint's manifest is damaged: {error!r}") from error
 
@@ -136,9 +138,9 @@ def _told(saved: Saved) -> dict[str, Any]:
     return {name: value for name, value in asdict(saved).items() if value is not None}
 
 
-def _heard(told: Mapping[str, Any]) -> Saved:
-    low, high = told["buckets"]
-    return Saved(**{**told, "buckets": (low, high)})
+def _heard(fields: Mapping[str, Any]) -> Saved:
+    low, high = fields["buckets"]
+    return Saved(**{**fields, "buckets": (low, high)})
 
 
 def manifest_key(version: int) -> str:

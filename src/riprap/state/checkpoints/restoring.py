@@ -74,15 +74,15 @@ def restore(
         try:
             if sealed:
                 versions.check_seal(number)
-            found = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
+            restored = _load(versions, manifest, lost_until, slides, sealed, whole, warn)
         except SealError as error:
             if not versions.keyed:
                 raise
             refusals.append(error)
             (refuse or warn)(f"{error}: it is passed over, and the one before it tried")
             continue
-        if found is not None:
-            return found
+        if restored is not None:
+            return restored
     if refusals:
         raise SealError(
             f"no version in {versions.entry} that can be used is sealed as it should be: {refusals[0]}. Name the key "
@@ -107,15 +107,15 @@ def _load(
         pages: list[pa.RecordBatch] = []
         for buckets in dict.fromkeys(saved.buckets for saved in listed):
             values = [saved for saved in listed if saved.buckets == buckets]
-            found = _read_range(versions, values, sealed, warn)
-            if found is None or (found.lost and whole):
+            sound = _read_range(versions, values, sealed, warn)
+            if sound is None or (sound.lost and whole):
                 warn(f"version {manifest.version} cannot be used: a value of slot {slot} is damaged")
                 return None
-            damaged += found.lost
-            made = [restrict(page, *buckets, manifest.buckets) for page in found.pages]
+            damaged += sound.lost
+            made = [restrict(page, *buckets, manifest.buckets) for page in sound.pages]
             gone = None
             if lost_until is not None and slot in slides and made:
-                gone, count = _drop_stale(made, values, found.came, lost_until - manifest.time)
+                gone, count = _drop_stale(made, values, sound.came, lost_until - manifest.time)
                 stale += count
             pages += [gone, *made] if gone is not None else made
         slots[slot] = pages
@@ -160,10 +160,10 @@ def _left_of(groups: Sequence[tuple[bool, Index]]) -> tuple[Hashes, Ints, int]:
     """Say how many tuples each key has left, of groups newest first of which some are gone; and how many are lost."""
     reckoning = Reckoning.begin()
     hashes, holds, lost = np.empty(0, np.uint64), np.empty(0, np.int64), 0
-    for there, index in groups:
+    for reads, index in groups:
         before = dict(zip(reckoning.hashes.tolist(), reckoning.missing.tolist(), strict=True))
         use = reckoning.take(index)
-        if not there:
+        if not reads:
             lost += use.tuples
             continue
         first = index.held.tolist()
@@ -186,12 +186,12 @@ def _left_of(groups: Sequence[tuple[bool, Index]]) -> tuple[Hashes, Ints, int]:
 
 def _look_up(hashes: Hashes, values: Ints, wanted: Hashes) -> Ints:
     """Return the values of wanted hashes, 0 where there is none."""
-    found = np.zeros(len(wanted), values.dtype)
+    picked = np.zeros(len(wanted), values.dtype)
     if len(hashes):
         at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
         same = hashes[at] == wanted
-        found[same] = values[at[same]]
-    return found
+        picked[same] = values[at[same]]
+    return picked
 
 
 def cap_page(pages: Sequence[pa.RecordBatch], limit: Callable[[Hashes, Ints], Ints]) -> pa.RecordBatch | None:

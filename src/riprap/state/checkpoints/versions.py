@@ -54,8 +54,8 @@ class Versions:
 
     def numbers(self) -> list[int]:
         """Return the versions there are, newest first."""
-        found = (version_of(key) for key in self.store.keys(self.entry))
-        return sorted((number for number in found if number is not None), reverse=True)
+        numbers = (version_of(key) for key in self.store.keys(self.entry))
+        return sorted((number for number in numbers if number is not None), reverse=True)
 
     def manifest(self, version: int) -> CheckpointManifest:
         """Return a version's manifest; one that is damaged or missing is an error."""
@@ -66,13 +66,13 @@ class Versions:
                 raise CorruptValueError(
                     f"there is no manifest of version {version} in {self.entry}"
                 ) from None
-            found = CheckpointManifest.from_bytes(data)
-            if found.version != version:
+            manifest = CheckpointManifest.from_bytes(data)
+            if manifest.version != version:
                 raise CorruptValueError(
-                    f"the manifest of version {version} says that it is of version {found.version}"
+                    f"the manifest of version {version} says that it is of version {manifest.version}"
                 )
             self._seals[version] = self._seal_manifest(version, data.partition(b"\n")[2])
-            self._manifests[version] = found
+            self._manifests[version] = manifest
         return self._manifests[version]
 
     def check_seal(self, version: int) -> None:
