@@ -84,11 +84,11 @@ def explain(layout: Layout) -> Iterator[tuple[str, str]]:
 
 def _extra(layout: Layout, stream: str) -> frozenset[str]:
     """Return the columns that a source is read for beyond what operators ask for: key, ordering, position."""
-    found: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
     for plan in layout.plans:
         if any(e.name == stream for e in plan.entries):
-            found |= plan.needed[stream]
-    return found
+            columns |= plan.needed[stream]
+    return columns
 
 
 def _check_sources_together(graph: Graph, elements: tuple[Draft, ...]) -> None:
@@ -128,13 +128,13 @@ def _channels(
     """List the channels: one for every stream and key it is read by in another element."""
     made_in = {s: e for e in elements for s in e.streams}
     depths = _tag_depths(graph, elements, roots)
-    found: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
+    readers_of: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
     for element in elements:
         for stream in element.entries:
             if made_in[stream] is not element:
-                found.setdefault((stream, _entry_key(element, stream) or None), []).append(element.name)
+                readers_of.setdefault((stream, _entry_key(element, stream) or None), []).append(element.name)
     channels = []
-    for (stream, key), readers in found.items():
+    for (stream, key), readers in readers_of.items():
         whole = graph.schema_of(stream)
         columns = needed[stream] | frozenset(key or ())
         writer = made_in[stream].name

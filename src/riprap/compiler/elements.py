@@ -150,23 +150,23 @@ def _key_with(graph: Graph, element: Draft, operator: Operator) -> Key | None:
         **{s: graph.schema_of(s) for s in operator.inputs if s not in element.streams},
     }
     if not operator.key:
-        mine: dict[str, tuple[str, ...]] = dict.fromkeys(entries, ())
+        own: dict[str, tuple[str, ...]] = dict.fromkeys(entries, ())
     else:
-        found = _key_at_entries(graph, element, operator)
-        if found is None:
+        traced = _key_at_entries(graph, element, operator)
+        if traced is None:
             return None
-        mine = found
-    known = dict(element.key or {})
-    if any(known.get(entry, columns) != columns for entry, columns in mine.items()):
+        own = traced
+    settled = dict(element.key or {})
+    if any(settled.get(entry, columns) != columns for entry, columns in own.items()):
         return None
-    both = {**known, **mine}
+    both = {**settled, **own}
     kinds = {tuple(entries[e].field(c).type for c in columns) for e, columns in both.items()}
     return both if len(kinds) <= 1 else None
 
 
 def _key_at_entries(graph: Graph, element: Draft, operator: Operator) -> dict[str, tuple[str, ...]] | None:
     """Follow an operator's key back to the streams that come into the element; None if it is computed on the way."""
-    found: dict[str, tuple[str, ...]] = {}
+    keys: dict[str, tuple[str, ...]] = {}
     for port in operator.ports:
         for stream in port:
             lineage = element.lineage.get(stream) or _identity(stream, graph.schema_of(stream))
@@ -176,9 +176,9 @@ def _key_at_entries(graph: Graph, element: Draft, operator: Operator) -> dict[st
                 return None
             for entry in everywhere:
                 columns = tuple(origin[entry] for origin in origins)
-                if found.setdefault(entry, columns) != columns:
+                if keys.setdefault(entry, columns) != columns:
                     return None
-    return found
+    return keys
 
 
 def _enter(graph: Graph, element: Draft, operator: Operator) -> None:
@@ -208,7 +208,7 @@ def _enter(graph: Graph, element: Draft, operator: Operator) -> None:
 
 def _origins(element: Draft, operator: Operator, sources: Iterable[tuple[int, str]]) -> dict[str, str]:
     """Return the columns of entries that a column is a copy of, whichever stream of its port a tuple came by."""
-    found: dict[str, str] = {}
+    origins: dict[str, str] = {}
     for port, column in sorted(sources):
         of_port: dict[str, str] = {}
         for stream in operator.ports[port]:
@@ -219,8 +219,8 @@ def _origins(element: Draft, operator: Operator, sources: Iterable[tuple[int, st
                 break
             of_port.update(origin)
         else:
-            found = {**of_port, **found}
-    return found
+            origins = {**of_port, **origins}
+    return origins
 
 
 def _identity(stream: str, schema: pa.Schema) -> Lineage:
@@ -274,8 +274,8 @@ def _check_replays(graph: Graph, element: Draft) -> None:
 def _check_loops(graph: Graph, elements: Iterable[Draft]) -> None:
     for operator in graph:
         for stream in operator.control:
-            here, there = _home_of(elements, operator), _home_of(elements, graph.producer(stream))
-            if here is not there:
+            here, producer = _home_of(elements, operator), _home_of(elements, graph.producer(stream))
+            if here is not producer:
                 raise GraphError(
                     f"{operator}: its control port reads '{stream}' of another processing element (with another key, "
                     "or placed apart). A loop must stay inside one: give its operators the same key, or none"

@@ -56,10 +56,10 @@ def _check(graph: Graph, operator: Faulty, fault: Fault) -> None:
     if fault.model.deep and not operator.deep:
         raise GraphError(f"'{operator.target}': {fault.describe()}, and was not woven in to do so")
     if not fault.model.concerns(operator.schema.names):
-        there = ", ".join(operator.schema.names)
+        names = ", ".join(operator.schema.names)
         raise GraphError(
             f"'{operator.target}': no column '{fault.model.changes[0]}' comes in by '{operator.stream}' to be "
-            f"corrupted; it has: {there}"
+            f"corrupted; it has: {names}"
         )
 
 

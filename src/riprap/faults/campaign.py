@@ -181,12 +181,12 @@ class Campaign:
             return tuple(
                 Outage(seconds=s, label=label) for s in sorted(self.seconds) for label in ("average", "peak")
             )
-        found = [
+        outages = [
             Outage(seconds=s, rate=rate, label=name if len(self.rates) > 1 else "")
             for s in self.seconds
             for name, rate in self.rates.items()
         ]
-        return tuple(sorted(found, key=lambda o: o.positions or 0.0))
+        return tuple(sorted(outages, key=lambda o: o.positions or 0.0))
 
     @property
     def drawn(self) -> bool:
@@ -220,20 +220,20 @@ class Campaign:
 
     def task(self, name: str) -> Task:
         """Find a trial by its name."""
-        found = next((task for task in self.tasks() if task.id == name), None)
-        if found is None:
+        named = next((task for task in self.tasks() if task.id == name), None)
+        if named is None:
             example = next(self.tasks()).id
             raise GraphError(f"the campaign has no trial '{name}'; one that it has is '{example}'")
-        return found
+        return named
 
     def describe(self) -> dict[str, Any]:
         """Say what the campaign is, in plain values: two that say the same are the same."""
-        told: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        told["score"] = {"name": self.score.name, **plain(self.score)}
-        told["models"] = {name: {"model": type(m).__name__, **plain(m)} for name, m in self.models.items()}
-        told["rates"] = dict(self.rates)
-        told["placed"] = {name: [list(t) for t in targets] for name, targets in self.placed.items()}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
+        entries: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        entries["score"] = {"name": self.score.name, **plain(self.score)}
+        entries["models"] = {name: {"model": type(m).__name__, **plain(m)} for name, m in self.models.items()}
+        entries["rates"] = dict(self.rates)
+        entries["placed"] = {name: [list(t) for t in targets] for name, targets in self.placed.items()}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in entries.items()}
 
 
 def _function(function: Any) -> str:
@@ -259,12 +259,12 @@ def _constant(value: Any) -> str:
 
 def plain(value: Any) -> dict[str, Any]:
     """Return what a value is made of; functions by their name."""
-    found = {}
+    entries = {}
     for each in dataclasses.fields(value):
         part = getattr(value, each.name)
         if dataclasses.is_dataclass(part):
             part = {"is": type(part).__name__, **plain(part)}
         elif callable(part):
             part = _function(part)
-        found[each.name] = list(part) if isinstance(part, tuple) else part
-    return found
+        entries[each.name] = list(part) if isinstance(part, tuple) else part
+    return entries

@@ -44,20 +44,20 @@ Base = TypeVar("Base")
 def read_campaign(file: Path) -> Campaign:
     """Read a campaign from a file."""
     try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise GraphError(f"the campaign {file} cannot be read: {error}") from error
     try:
-        return campaign_of(told, file.absolute().parent)
+        return campaign_of(content, file.absolute().parent)
     except GraphError as error:
         raise GraphError(f"{file}: {error}") from error
     except (TypeError, ValueError) as error:
         raise GraphError(f"{file}: {error}. docs/fault-injection.md describes the entries") from error
 
 
-def campaign_of(told: Any, folder: Path) -> Campaign:
+def campaign_of(content: Any, folder: Path) -> Campaign:
     """Make a campaign of what YAML said; files it names are in ``folder``."""
-    entries = _entries("a campaign", told, (*_PLAIN, *_LISTS, "score", "outages", "targets", "models"))
+    entries = _entries("a campaign", content, (*_PLAIN, *_LISTS, "score", "outages", "targets", "models"))
     for name in ("sink", "score", "offsets", "section", "outages"):
         if name not in entries:
             raise GraphError(f"a campaign needs an entry '{name}'")
@@ -83,8 +83,8 @@ def campaign_of(told: Any, folder: Path) -> Campaign:
     return Campaign(**made)
 
 
-def _score(told: Any, folder: Path) -> Score:
-    kind, options = _one("score", told)
+def _score(entry: Any, folder: Path) -> Score:
+    kind, options = _one("score", entry)
     match kind:
         case "count":
             return Count()
@@ -95,21 +95,21 @@ def _score(told: Any, folder: Path) -> Score:
         case "rmse":
             return Rmse(**_entries("score: rmse", options, ("column", "reference")))
         case "overlap":
-            known = _entries("score: overlap", options, ("columns", "measure"))
-            return Overlap(**{**known, "columns": _list("columns", known.get("columns", ()))})
+            choices = _entries("score: overlap", options, ("columns", "measure"))
+            return Overlap(**{**choices, "columns": _list("columns", choices.get("columns", ()))})
         case "function":
             text = _text("score: function", options)
             return Own(_function(text, folder), name=text.rpartition(":")[2])
     raise GraphError(f"score '{kind}': there are count, sum, mean, rmse, overlap and function")
 
 
-def _model(told: Any, folder: Path) -> FaultModel | Crash:
-    kind, options = _one("a model", told)
+def _model(entry: Any, folder: Path) -> FaultModel | Crash:
+    kind, options = _one("a model", entry)
     if kind == "crash":
-        known = _entries(kind, options or {}, ("protection", "restart", "memory", "age"))
-        if "protection" in known:
-            known["protection"] = _protection(known["protection"])
-        return Crash(**known)
+        choices = _entries(kind, options or {}, ("protection", "restart", "memory", "age"))
+        if "protection" in choices:
+            choices["protection"] = _protection(choices["protection"])
+        return Crash(**choices)
     if kind not in MODELS and ":" not in kind:
         raise GraphError(
             f"model '{kind}': there are {', '.join(MODELS)} and crash; one of your own is written module:Class"
@@ -118,9 +118,9 @@ def _model(told: Any, folder: Path) -> FaultModel | Crash:
     return model.from_entries(_fields(kind, options, model), lambda text: _function(text, folder))
 
 
-def _fields(kind: str, options: Any, found: type) -> dict[str, Any]:
+def _fields(kind: str, options: Any, described: type) -> dict[str, Any]:
     """Read the entries of a dataclass; there may be none where none is needed."""
-    fields = dataclasses.fields(found)
+    fields = dataclasses.fields(described)
     needs = any(f.default is f.default_factory is dataclasses.MISSING for f in fields)
     return _entries(kind, options if needs else options or {}, tuple(f.name for f in fields))
 
@@ -129,28 +129,28 @@ def _own(what: str, kind: str, base: type[Base]) -> type[Base]:
     """Find a user's class that is written ``module:Class``."""
     module, _, name = kind.rpartition(":")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        own = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
         raise GraphError(f"{what} '{kind}': {error}. Put it beside the campaign, or on PYTHONPATH") from error
-    if not (dataclasses.is_dataclass(found) and isinstance(found, type) and issubclass(found, base)):
+    if not (dataclasses.is_dataclass(own) and isinstance(own, type) and issubclass(own, base)):
         raise GraphError(
             f"{what} '{kind}': {module} has no dataclass '{name}' that derives from {_HOMES[base]}.{base.__name__}"
         )
-    return found
+    return own
 
 
-def _protection(told: Any) -> Policy | Replicas | str | None:
-    if told in (None, "none"):
+def _protection(entry: Any) -> Policy | Replicas | str | None:
+    if entry in (None, "none"):
         return None
-    if told == "own":
+    if entry == "own":
         return "own"
-    kind, options = _one("protection", told)
+    kind, options = _one("protection", entry)
     if kind in POLICIES:
         policy = POLICIES[kind]
         return policy(**_entries(kind, options, tuple(signature(policy).parameters)))
     if kind == "replicas":
-        known = _entries(kind, options or {}, ("failover", "group", "diverging"))
-        return Replicas(**{**known, "group": _list("group", known.get("group", ()))})
+        choices = _entries(kind, options or {}, ("failover", "group", "diverging"))
+        return Replicas(**{**choices, "group": _list("group", choices.get("group", ()))})
     if ":" in kind:
         own = _own("protection", kind, Policy)
         return own(**_fields(kind, options, own))
@@ -168,41 +168,41 @@ def _function(text: str, folder: Path) -> Callable[..., Any]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise GraphError(f"'{text}': {path.name} has no function '{name}'")
-    made: Callable[..., Any] = found
+    made: Callable[..., Any] = function
     return made
 
 
-def _one(what: str, told: Any) -> tuple[str, Any]:
+def _one(what: str, entry: Any) -> tuple[str, Any]:
     """Read ``name`` or ``{name: options}``."""
-    if isinstance(told, str):
-        return told, None
-    if isinstance(told, Mapping) and len(told) == 1:
-        ((name, options),) = told.items()
+    if isinstance(entry, str):
+        return entry, None
+    if isinstance(entry, Mapping) and len(entry) == 1:
+        ((name, options),) = entry.items()
         return str(name), options
     raise GraphError(
-        f"{what}: give a name, or one with options, as 'loss' or '{{loss: {{keep: 0.5}}}}'; got {told!r}"
+        f"{what}: give a name, or one with options, as 'loss' or '{{loss: {{keep: 0.5}}}}'; got {entry!r}"
     )
 
 
-def _entries(what: str, told: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(told, Mapping):
-        raise GraphError(f"{what}: give entries, of {', '.join(names)}; got {told!r}")
-    unknown = [str(name) for name in told if name not in names]
+def _entries(what: str, content: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise GraphError(f"{what}: give entries, of {', '.join(names)}; got {content!r}")
+    unknown = [str(name) for name in content if name not in names]
     if unknown:
         raise GraphError(f"{what} has no entry '{unknown[0]}'; there are: {', '.join(names)}")
-    return {str(name): value for name, value in told.items()}
+    return {str(name): value for name, value in content.items()}
 
 
-def _list(what: str, told: Any) -> tuple[Any, ...]:
-    if isinstance(told, str) or not hasattr(told, "__iter__"):
-        return (told,)
-    return tuple(told)
+def _list(what: str, entry: Any) -> tuple[Any, ...]:
+    if isinstance(entry, str) or not hasattr(entry, "__iter__"):
+        return (entry,)
+    return tuple(entry)
 
 
-def _text(what: str, told: Any) -> str:
-    if not isinstance(told, str):
-        raise GraphError(f"{what}: name it, as 'sum: gain'; got {told!r}")
-    return told
+def _text(what: str, entry: Any) -> str:
+    if not isinstance(entry, str):
+        raise GraphError(f"{what}: name it, as 'sum: gain'; got {entry!r}")
+    return entry

@@ -83,22 +83,22 @@ def inject(
     path = (
         Path(folder) if folder is not None else Path(root) / graph.name / f"{called}-{about['fingerprint']}"
     )
-    with CampaignFolder.open(path.absolute(), about) as known:
+    with CampaignFolder.open(path.absolute(), about) as home:
         if folder is None:
-            known.be_latest()
-        earlier = known.result is not None
+            home.be_latest()
+        earlier = home.result is not None
         if not earlier:
-            (known.path / "graph.svg").write_text(draw_svg(graph), encoding="utf-8")
-            with session_for(spark, master, known.path / "spark.log") as session:
-                took = _carry_out(setup, known, session, shortcut=shortcut, show=show, began=began)
+            (home.path / "graph.svg").write_text(draw_svg(graph), encoding="utf-8")
+            with session_for(spark, master, home.path / "spark.log") as session:
+                took = _carry_out(setup, home, session, shortcut=shortcut, show=show, began=began)
                 if compare:
                     show("one run through the streaming runtime", 1.0)
                 streaming = streaming_seconds(graph, session) if compare else None
-            known.finish(_result(setup, known, took=took, streaming=streaming))
-        result = known.result
+            home.finish(_result(setup, home, took=took, streaming=streaming))
+        result = home.result
         assert result is not None
-        found = evaluate(setup.campaign, known.trials(), known.golden())
-    return Findings(known.path, found, tuple(result["warnings"]), result, earlier)
+        criticalities = evaluate(setup.campaign, home.trials(), home.golden())
+    return Findings(home.path, criticalities, tuple(result["warnings"]), result, earlier)
 
 
 def repeat(
@@ -118,7 +118,7 @@ def repeat(
 
 def _carry_out(
     setup: Setup,
-    known: CampaignFolder,
+    home: CampaignFolder,
     session: SparkSession,
     *,
     shortcut: bool,
@@ -139,20 +139,20 @@ def _carry_out(
     shared = Shared(setup, affected, first.right if compares else None, shortcut)
     # It is large, and others have their own.
     del first
-    jobs = list_jobs(setup, known)
+    jobs = list_jobs(setup, home)
     seconds = {job: golden_seconds if job.golden else trial_seconds * len(job.tasks) for job in jobs}
     ahead, passed = sum(seconds.values()), 0.0
     with contextlib.closing(on_spark(session, shared, jobs)) as coming:
         for done in coming:
-            known.add_trials(done.trials)
-            known.add_golden(done.golden)
+            home.add_trials(done.trials)
+            home.add_golden(done.golden)
             passed += seconds[done.job]
             show("golden runs" if done.job.golden else "trials", passed / ahead)
     return time.perf_counter() - began
 
 
-def _result(setup: Setup, known: CampaignFolder, *, took: float, streaming: float | None) -> dict[str, Any]:
-    campaign, trials, golden = setup.campaign, known.trials(), known.golden()
+def _result(setup: Setup, home: CampaignFolder, *, took: float, streaming: float | None) -> dict[str, Any]:
+    campaign, trials, golden = setup.campaign, home.trials(), home.golden()
     criticalities = evaluate(campaign, trials, golden)
     runs = len(trials) + len(golden)
     return {
@@ -255,8 +255,8 @@ def warnings_of(
         yield f"{len(bad)} golden runs failed and do not count; number {bad[0].seed} because: {bad[0].error}"
     several = len(campaign.models) > 1
 
-    def named(found: Sequence[Criticality]) -> str:
-        return ", ".join(f"{c.name} ({c.model})" if several else c.name for c in found)
+    def named(some: Sequence[Criticality]) -> str:
+        return ", ".join(f"{c.name} ({c.model})" if several else c.name for c in some)
 
     blind = [c for c in criticalities if not c.notices and c.verdict != "unknown"]
     if blind:

@@ -17,12 +17,12 @@ from riprap.state.windows import counters_of, hashes_of, held_of, merge, ranges,
 
 def held_by(pages: Pages, hashes: Hashes) -> list[pa.RecordBatch]:
     """Return what pages say of some keys."""
-    found = []
+    held = []
     for page in pages:
         rows = np.flatnonzero(np.isin(hashes_of(page), hashes))
         if len(rows):
-            found.append(page.take(pa.array(rows)))
-    return found
+            held.append(page.take(pa.array(rows)))
+    return held
 
 
 def same(one: Pages, other: Pages, hashes: Hashes) -> Bools:
@@ -34,8 +34,8 @@ def same(one: Pages, other: Pages, hashes: Hashes) -> Bools:
     # A key that is not there holds nothing, as one does that is there and holds nothing.
     for page, row, missing in zip(pages, rows, reversed(nothing), strict=True):
         if page is not None:
-            there = np.flatnonzero((row >= 0) & missing)
-            equal[there] = (held_of(page)[row[there]] == 0) & ~counters_of(page)[row[there]].any(axis=1)
+            held = np.flatnonzero((row >= 0) & missing)
+            equal[held] = (held_of(page)[row[held]] == 0) & ~counters_of(page)[row[held]].any(axis=1)
     both = np.flatnonzero(~nothing[0] & ~nothing[1])
     if len(both) and pages[0] is not None and pages[1] is not None:
         equal[both] = _equal_rows(pages[0], rows[0][both], pages[1], rows[1][both])
@@ -49,9 +49,9 @@ def _whole(pages: Pages) -> pa.RecordBatch | None:
 def _rows_of(page: pa.RecordBatch | None, hashes: Hashes) -> npt.NDArray[np.int64]:
     if page is None:
         return np.full(len(hashes), -1, np.int64)
-    known = hashes_of(page)
-    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    return np.where(known[at] == hashes, at, -1)
+    keys = hashes_of(page)
+    at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
+    return np.where(keys[at] == hashes, at, -1)
 
 
 def _equal_rows(
@@ -66,9 +66,9 @@ def _equal_rows(
         return equal
     lengths = held[candidates]
     tuples = []
-    for page, mine in ((one, rows), (other, their_rows)):
+    for page, numbers in ((one, rows), (other, their_rows)):
         offsets, all_tuples = window_of(page)
-        ends = offsets[mine[candidates] + 1]
+        ends = offsets[numbers[candidates] + 1]
         tuples.append(all_tuples.take(pa.array(ranges(ends - lengths, lengths))))
     agree = np.ones(len(tuples[0]), bool)
     for index in [0] if tuples[0].type == HELD else range(tuples[0].type.num_fields):
@@ -90,5 +90,5 @@ def same_values(one: pa.Array, other: pa.Array) -> Bools:
         return np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)], bool)
     else:
         equal = pa.compute.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
-    found: Bools = np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], equal)
-    return found
+    alike: Bools = np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], equal)
+    return alike

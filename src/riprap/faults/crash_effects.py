@@ -57,31 +57,31 @@ def come_back(crash: Crash, operator: Operator, *, restart: Restart, rate: float
 
 
 def state_after(
-    golden: Golden, known: Incoming, operator: Operator, back: Comeback, *, begin: int, end: int
+    golden: Golden, arrived: Incoming, operator: Operator, back: Comeback, *, begin: int, end: int
 ) -> State:
     """Return what an operator holds after an outage from one position of the source to another, slot by slot."""
     slots = [f"{operator.name}/{slot}" for slot in operator.slots]
     if back.holds == "empty":
         return dict.fromkeys(slots, ())
     saved = max(0, begin - back.age)
-    pages = golden.state_before(known.element, golden.starting_at(saved))
-    found = {slot: pages[slot] for slot in slots}
+    pages = golden.state_before(arrived.element, golden.starting_at(saved))
+    state = {slot: pages[slot] for slot in slots}
     for slot in operator.slides:
         port = int(slot) if len(operator.ports) > 1 else 0
         name = f"{operator.name}/{slot}"
         lost = (end if back.misses else begin) - saved
-        found[name] = _without_stale(found[name], known, port, saved, back.every, lost)
-    return found
+        state[name] = _without_stale(state[name], arrived, port, saved, back.every, lost)
+    return state
 
 
-def _without_stale(pages: Pages, known: Incoming, port: int, saved: int, every: int, lost: int) -> Pages:
+def _without_stale(pages: Pages, arrived: Incoming, port: int, saved: int, every: int, lost: int) -> Pages:
     """Leave out as many of the oldest tuples of each key as would have come in since.
 
     A key's rate is that of the interval before it was saved, or if nothing came then, that of all the time before.
     """
-    position, of_port = known.places[:, 0], np.asarray(known.ports)[known.stream] == port
-    before = known.keys[of_port & (position < saved)]
-    recent = known.keys[of_port & (position >= saved - every) & (position < saved)]
+    position, of_port = arrived.places[:, 0], np.asarray(arrived.ports)[arrived.stream] == port
+    before = arrived.keys[of_port & (position < saved)]
+    recent = arrived.keys[of_port & (position >= saved - every) & (position < saved)]
     hashes, total = np.unique(before, return_counts=True)
     rates = total / max(1, saved)
     newest, counts = np.unique(recent, return_counts=True)
@@ -103,8 +103,8 @@ def leaving(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
 
     In a graph that faults are woven into, a stream that passes one is still the same.
     """
-    mine = {stream for name in group for stream in graph[name].outputs}
-    found: dict[str, list[str]] = {}
+    made = {stream for name in group for stream in graph[name].outputs}
+    leaving_by: dict[str, list[str]] = {}
     for operator in graph:
         if operator.name in group or isinstance(operator, Faulty):
             continue
@@ -113,10 +113,10 @@ def leaving(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
             while isinstance(producer, Faulty):
                 stream = producer.stream
                 producer = graph.producer(producer.ports[0][0])
-            if stream in mine:
-                streams = found.setdefault(operator.name, [])
+            if stream in made:
+                streams = leaving_by.setdefault(operator.name, [])
                 streams += [stream] if stream not in streams else []
-    return found
+    return leaving_by
 
 
 def covers(replicas: Replicas, failing: Sequence[str]) -> bool:

@@ -23,10 +23,10 @@ def over_time(
     golden: Sequence[GoldenScored],
 ) -> list[dict[str, Any]]:
     """Return for each target, at the offset of its greatest impact, the errors after an outage of every length."""
-    known = {trial.id: trial for trial in trials if not trial.error}
+    by_id = {trial.id: trial for trial in trials if not trial.error}
     runs = {run.seed: np.asarray(run.local) for run in golden if not run.error}
     right = np.array(list(runs.values()))
-    found = []
+    curves = []
     for criticality in criticalities:
         if not criticality.spans:
             continue
@@ -35,7 +35,7 @@ def over_time(
         for outage in campaign.outages:
             place = place_id(criticality.model, criticality.targets, worst.offset)
             repeated = [
-                (k if campaign.interleave is not None else 0, known.get(f"{place}/{outage}/{k}"))
+                (k if campaign.interleave is not None else 0, by_id.get(f"{place}/{outage}/{k}"))
                 for k in range(campaign.repetitions)
             ]
             wrong = [trial.over(runs[seed]) for seed, trial in repeated if trial is not None and seed in runs]
@@ -54,7 +54,7 @@ def over_time(
                     "I": number(impact),
                 }
             )
-        found.append(
+        curves.append(
             {
                 "model": criticality.model,
                 "targets": list(criticality.targets),
@@ -63,4 +63,4 @@ def over_time(
                 "outages": lines,
             }
         )
-    return found
+    return curves

@@ -186,37 +186,37 @@ def evaluate(
     campaign: Campaign, trials: Sequence[Scored], golden: Sequence[GoldenScored]
 ) -> tuple[Criticality, ...]:
     """Make the metrics of every target under every model, those of the greatest impact first."""
-    known = {trial.id: trial for trial in trials}
+    by_id = {trial.id: trial for trial in trials}
     runs = {run.seed: run for run in sorted(golden, key=lambda run: run.seed) if not run.error}
-    found = [
-        _evaluate(campaign, model, targets, known, runs)
+    criticalities = [
+        _evaluate(campaign, model, targets, by_id, runs)
         for model in campaign.models
         for targets in campaign.placed[model]
     ]
     order = {model: n for n, model in enumerate(campaign.models)}
-    return tuple(sorted(found, key=lambda c: (order[c.model], math.isnan(c.I), -c.I, -(c.R or 0))))
+    return tuple(sorted(criticalities, key=lambda c: (order[c.model], math.isnan(c.I), -c.I, -(c.R or 0))))
 
 
 def _evaluate(
     campaign: Campaign,
     model: str,
     targets: Targets,
-    known: Mapping[str, Scored],
+    by_id: Mapping[str, Scored],
     runs: Mapping[int, GoldenScored],
 ) -> Criticality:
     cells: dict[tuple[int, Outage], list[tuple[int, Scored]]] = {}
     unknown = 0
     for offset in campaign.offsets:
         for outage in campaign.outages:
-            mine = []
+            seeded = []
             for repetition in range(campaign.repetitions):
-                trial = known.get(f"{place_id(model, targets, offset)}/{outage}/{repetition}")
+                trial = by_id.get(f"{place_id(model, targets, offset)}/{outage}/{repetition}")
                 seed = repetition if campaign.interleave is not None else 0
                 if trial is None or trial.error or seed not in runs:
                     unknown += 1
                 else:
-                    mine.append((seed, trial))
-            cells[offset, outage] = mine
+                    seeded.append((seed, trial))
+            cells[offset, outage] = seeded
     places = [place_id(model, targets, offset) for offset in campaign.offsets]
     reference = [
         np.array([run.affected[place] for run in runs.values() if place in run.affected]) for place in places
@@ -289,11 +289,11 @@ def _spans(
             )
         )
         for number, one in enumerate(wrong):
-            found = _recover(campaign, local_errors(one[np.newaxis], right[:, begin:]))
-            repeated.setdefault(number, []).append(found)
+            recovered = _recover(campaign, local_errors(one[np.newaxis], right[:, begin:]))
+            repeated.setdefault(number, []).append(recovered)
         changed = np.array(sorted({t for _, trial in longest for t in trial.sections if t >= begin}), int)
         sensitive = sensitive or notices(wrong[:, changed - begin], right[:, changed])
-    worst = np.array([np.max(np.array(found, float), axis=0) for found in repeated.values()])
+    worst = np.array([np.max(np.array(recovered, float), axis=0) for recovered in repeated.values()])
     return spans, sensitive, worst
 
 
@@ -304,14 +304,14 @@ def _at_outage(
     runs: Mapping[int, GoldenScored],
 ) -> AtOutage:
     right = np.array([run.local for run in runs.values()])
-    found: list[tuple[int | None, float | None]] = []
+    spans: list[tuple[int | None, float | None]] = []
     for offset in campaign.offsets:
         if not cells[offset, outage]:
-            found.append((None, None))
+            spans.append((None, None))
             continue
         begin, wrong = _after_fault(cells[offset, outage], runs)
-        found.append(_recover(campaign, local_errors(wrong, right[:, begin:])))
-    return AtOutage(outage=str(outage), R=tuple(r for r, _ in found), I=tuple(i for _, i in found))
+        spans.append(_recover(campaign, local_errors(wrong, right[:, begin:])))
+    return AtOutage(outage=str(outage), R=tuple(r for r, _ in spans), I=tuple(i for _, i in spans))
 
 
 def _after_fault(

@@ -44,12 +44,12 @@ class CampaignInput:
 
     def block(self, number: int) -> dict[str, ReadRows]:
         """Return the rows of a block."""
-        found = {}
+        block = {}
         for name, rows in self.rows.items():
             ends = self.ends[name]
             low, high = (int(ends[number - 1]) if number else 0), int(ends[number])
-            found[name] = _slice(rows, low, high)
-        return found
+            block[name] = _slice(rows, low, high)
+        return block
 
 
 def _slice(rows: ReadRows, low: int, high: int) -> ReadRows:
@@ -74,14 +74,14 @@ def _read(source: Source, columns: Sequence[str]) -> ReadRows:
         feed.find(_ALL)
         rows = read_rows(feed.log.segments, 0, feed.log.rows, source, columns)
     order = np.argsort(rows.position, kind="stable")
-    found = rows if bool((order == np.arange(len(order))).all()) else rows.take(order)
-    again = np.flatnonzero(found.position[1:] == found.position[:-1])
+    ordered = rows if bool((order == np.arange(len(order))).all()) else rows.take(order)
+    again = np.flatnonzero(ordered.position[1:] == ordered.position[:-1])
     if len(again):
         raise GraphError(
-            f"{source}: position {found.position[again[0]]} is there twice, so tuples cannot be told apart: name a "
+            f"{source}: position {ordered.position[again[0]]} is there twice, so tuples cannot be told apart: name a "
             "column that numbers them"
         )
-    return found
+    return ordered
 
 
 def read_tables(graph: Graph) -> dict[str, pa.Table]:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 def fingerprint(graph: Graph, campaign: Campaign, about: Mapping[str, Any]) -> str:
     """Return what tells one question from another: the graph, the campaign, the feed and what else it depends on."""
-    told = {
+    content = {
         "format": FORMAT,
         "operators": [
             [o.name, o.kind, o.summary(), [list(port) for port in o.ports], repr(o.protect)] for o in graph
@@ -45,7 +45,7 @@ def fingerprint(graph: Graph, campaign: Campaign, about: Mapping[str, Any]) -> s
         "campaign": campaign.describe(),
         "about": about,
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:10]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 
 class CampaignFolder:
@@ -58,20 +58,20 @@ class CampaignFolder:
     @contextlib.contextmanager
     def open(cls, path: Path, about: Mapping[str, Any]) -> Iterator[CampaignFolder]:
         """Open the folder of a campaign, or make it, for this process alone; one with another in it is refused."""
-        found = cls._open(path, about)
+        opened = cls._open(path, about)
         with open(path / ".lock", "wb") as held:
             if not lock(held.fileno()):
                 raise RunError(f"another process is at work in {path}. Wait for it, or name another folder")
             for name in ("trials.jsonl", "golden.jsonl"):
                 _cut_off(path / name)
-            yield found
+            yield opened
 
     @classmethod
     def _open(cls, path: Path, about: Mapping[str, Any]) -> CampaignFolder:
         file = path / "campaign.json"
         if file.exists():
-            there = read_json(file)
-            if there["fingerprint"] != about["fingerprint"]:
+            earlier = read_json(file)
+            if earlier["fingerprint"] != about["fingerprint"]:
                 raise RunError(
                     f"{path} holds another campaign, or this one on another feed or application. Name another folder"
                 )
@@ -101,13 +101,13 @@ class CampaignFolder:
 
     def trials(self) -> list[Scored]:
         """Read the trials that are known; of one that was tried again, what came of it last."""
-        found = _read(self.path / "trials.jsonl", Scored.from_json)
-        return list({trial.id: trial for trial in found}.values())
+        lines = _read(self.path / "trials.jsonl", Scored.from_json)
+        return list({trial.id: trial for trial in lines}.values())
 
     def golden(self) -> list[GoldenScored]:
         """Read the golden runs that are known, in order."""
-        found = {run.seed: run for run in _read(self.path / "golden.jsonl", GoldenScored.from_json)}
-        return [found[seed] for seed in sorted(found)]
+        by_seed = {run.seed: run for run in _read(self.path / "golden.jsonl", GoldenScored.from_json)}
+        return [by_seed[seed] for seed in sorted(by_seed)]
 
     def add_trials(self, trials: Sequence[Scored]) -> None:
         """Write trials down."""
@@ -124,15 +124,15 @@ class CampaignFolder:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Read one of a campaign's files."""
-    told = load_json(
+    content = load_json(
         file,
         FORMAT,
         {},
         remedy="Put it back from a copy, or give the command of 'riprap inject' again with another folder",
     )
-    if told is None:
+    if content is None:
         raise RunError(f"{file} is not there")
-    return told
+    return content
 
 
 def _read(file: Path, make: Callable[[Mapping[str, Any]], T]) -> list[T]:

@@ -145,8 +145,8 @@ def play_again(first: Golden, graph: Graph) -> Golden:
         changed.add(plan.name)
         player, state = players[plan.name], players[plan.name].begin()
         golden.blocks[plan.name] = []
-        for number, known in enumerate(first.blocks[plan.name]):
-            arrival = known.arrival
+        for number, block in enumerate(first.blocks[plan.name]):
+            arrival = block.arrival
             if after:
                 arrival = player.arrive(rows_of(golden, plan.name, number), block=golden.number(number))
             played = player.play(arrival, state)
@@ -159,9 +159,9 @@ def _same_or(graph: Graph, operator: Operator) -> Operator:
     """Return an operator of a plan with the lag it has in a graph."""
     if not isinstance(operator, Faulty):
         return operator
-    there = graph[operator.name]
-    assert isinstance(there, Faulty)
-    return replace(operator, fault=there.fault)
+    counterpart = graph[operator.name]
+    assert isinstance(counterpart, Faulty)
+    return replace(operator, fault=counterpart.fault)
 
 
 def rows_of(golden: Golden, element: str, block: int) -> dict[str, ReadRows]:

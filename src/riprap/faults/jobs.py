@@ -61,24 +61,24 @@ class Done:
     golden: tuple[GoldenScored, ...] = ()
 
 
-def list_jobs(setup: Setup, known: CampaignFolder) -> list[Job]:
+def list_jobs(setup: Setup, home: CampaignFolder) -> list[Job]:
     """List the jobs that are left, those of one seed after the other. What is unknown is tried again."""
-    there = {trial.id for trial in known.trials() if not trial.error}
-    seeds = {run.seed for run in known.golden() if not run.error}
+    done = {trial.id for trial in home.trials() if not trial.error}
+    seeds = {run.seed for run in home.golden() if not run.error}
     campaign = setup.campaign
     left: dict[int, list[Task]] = {}
     for task in campaign.tasks():
-        if task.id not in there:
+        if task.id not in done:
             left.setdefault(setup.seed_of(task.repetition), []).append(task)
-    found = []
+    jobs = []
     # Repetitions are compared with the golden run of their own seed, so those there must be.
     many = max(campaign.golden, campaign.repetitions) if campaign.interleave is not None else 1
     for seed in range(many):
         tasks = left.get(seed, [])
-        found += [Job(seed, tuple(tasks[at : at + _TRIALS])) for at in range(0, len(tasks), _TRIALS)]
+        jobs += [Job(seed, tuple(tasks[at : at + _TRIALS])) for at in range(0, len(tasks), _TRIALS)]
         if seed not in seeds:
-            found.append(Job(seed))
-    return found
+            jobs.append(Job(seed))
+    return jobs
 
 
 @contextlib.contextmanager
@@ -104,7 +104,7 @@ def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Gene
 
     context = session.sparkContext
     # Spark's own way to send it cannot take a function that is defined inside another.
-    told = context.broadcast(cloudpickle.dumps(shared))  # type: ignore[no-untyped-call]
+    broadcast = context.broadcast(cloudpickle.dumps(shared))  # type: ignore[no-untyped-call]
     group = f"riprap-campaign-{uuid.uuid4().hex}"
     most = context.defaultParallelism + _AHEAD
     waiting: dict[Future[Done], Job] = {}
@@ -114,7 +114,7 @@ def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Gene
             while queue or waiting:
                 while queue and len(waiting) < most:
                     job = queue.pop()
-                    waiting[pool.submit(_hand_over, context, group, told, job)] = job
+                    waiting[pool.submit(_hand_over, context, group, broadcast, job)] = job
                 ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for each in ready:
                     del waiting[each]
@@ -122,13 +122,13 @@ def on_spark(session: SparkSession, shared: Shared, jobs: Sequence[Job]) -> Gene
         finally:
             if waiting:
                 context.cancelJobGroup(group)
-            told.unpersist()
+            broadcast.unpersist()
 
 
-def _hand_over(context: Any, group: str, told: Any, job: Job) -> Done:
+def _hand_over(context: Any, group: str, broadcast: Any, job: Job) -> Done:
     context.setJobGroup(group, "riprap inject")
-    found: list[Done] = context.parallelize([job], 1).map(lambda job: work(group, told, job)).collect()
-    return found[0]
+    done: list[Done] = context.parallelize([job], 1).map(lambda job: work(group, broadcast, job)).collect()
+    return done[0]
 
 
 # What this worker was told last, by group of jobs; and the golden run it had last, by seed.
@@ -136,12 +136,12 @@ _told: dict[str, Shared] = {}
 _last: dict[int, Seeded] = {}
 
 
-def work(group: str, told: Any, job: Job) -> Done:
+def work(group: str, broadcast: Any, job: Job) -> Done:
     """Do a job: in a worker. What fails is unknown, and says why."""
     if group not in _told:
         _told.clear()
         _last.clear()
-        _told[group] = pickle.loads(told.value)
+        _told[group] = pickle.loads(broadcast.value)
     shared = _told[group]
     try:
         if job.golden:

@@ -74,15 +74,15 @@ def outage_impact(durations: Sequence[float], quality: Floats) -> tuple[float, t
     >>> outage_impact([1, 2, 4], np.array([[0.9, 0.8, 0.3], [1.0, 1.2, 1.1]]))
     (-0.25, (-1.0, 0.5))
     """
-    found = []
+    correlations = []
     for scores in quality:
         if np.isnan(scores).any():
-            found.append(math.nan)
+            correlations.append(math.nan)
             continue
         constant = bool(np.all(scores == scores[0])) or len(durations) < 2
-        found.append(0.0 if constant else float(stats.spearmanr(durations, scores).statistic))
-    known = [c for c in found if not math.isnan(c)]
-    return (float(np.mean(known)) if known else math.nan), tuple(found)
+        correlations.append(0.0 if constant else float(stats.spearmanr(durations, scores).statistic))
+    defined = [c for c in correlations if not math.isnan(c)]
+    return (float(np.mean(defined)) if defined else math.nan), tuple(correlations)
 
 
 def data_dependency(quality: Sequence[Floats]) -> Dependency:
@@ -91,11 +91,11 @@ def data_dependency(quality: Sequence[Floats]) -> Dependency:
     The deviation is that of a sample: of offsets that could have been others. An offset whose quality is unknown counts
     for nothing.
     """
-    known = [each for each in quality if len(each) and not np.isnan(each).any()]
-    if not known:
+    complete = [each for each in quality if len(each) and not np.isnan(each).any()]
+    if not complete:
         return Dependency(math.nan, Anova("constant"))
-    deviation = float(np.std([each.mean() for each in known], ddof=1)) if len(known) > 1 else 0.0
-    return Dependency(deviation, _anova(known))
+    deviation = float(np.std([each.mean() for each in complete], ddof=1)) if len(complete) > 1 else 0.0
+    return Dependency(deviation, _anova(complete))
 
 
 def _anova(groups: Sequence[Floats]) -> Anova:
@@ -168,5 +168,5 @@ def fit_line(lengths: Sequence[float], quality: Floats, *, least: float = 0.8) -
     correlation, _ = outage_impact(lengths, quality[np.newaxis])
     if not abs(correlation) >= least:
         return None
-    found = stats.linregress(lengths, quality)
-    return QualityLine(float(found.intercept), float(found.slope), float(found.rvalue) ** 2)
+    fit = stats.linregress(lengths, quality)
+    return QualityLine(float(fit.intercept), float(fit.slope), float(fit.rvalue) ** 2)

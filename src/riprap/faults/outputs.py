@@ -56,12 +56,12 @@ class Form:
         whole = concatenate(pieces)
         columns = {name: whole.columns[name] for name in self.columns}
         place = places(whole, self.by) if self.by else whole.tags[self.origin + 1]
-        known = (
+        identifying = (
             [whole.columns[n] for n in self.key]
             if self.key
             else [pa.array(t) for t in whole.tags[self.origin :]]
         )
-        identity = hash_arrays(known) if whole.rows else np.empty(0, np.uint64)
+        identity = hash_arrays(identifying) if whole.rows else np.empty(0, np.uint64)
         return SinkOutput(columns, whole.tags, self.section(place), identity)
 
     def section(self, place: Ints) -> Ints:
@@ -134,13 +134,13 @@ class Right:
         """Read the output of a golden run."""
         output = form.read(pieces).in_order(by_section=True)
         rows = np.argsort(output.identity, kind="stable")
-        known = output.identity[rows]
-        if form.key and bool((known[1:] == known[:-1]).any()):
+        identities = output.identity[rows]
+        if form.key and bool((identities[1:] == identities[:-1]).any()):
             raise RunError(
                 f"key={', '.join(form.key)}: two tuples of the output have the same. Name columns that tell them apart"
             )
         starts = np.searchsorted(output.section, np.arange(form.count + 1))
-        bare = cls(form, score, output, starts, np.empty(0), rows, known, reference)
+        bare = cls(form, score, output, starts, np.empty(0), rows, identities, reference)
         return replace(bare, local=bare._scored(output, np.arange(form.count)))
 
     def scores(self, differences: Sequence[Difference]) -> Floats:
@@ -151,9 +151,9 @@ class Right:
         touched = np.unique(np.concatenate([missing.section, more.section]))
         touched = touched[touched < self.form.count]
         rows = ranges(self.starts[touched], self.starts[touched + 1] - self.starts[touched])
-        there = self.output.take(rows).changed(missing, more).in_order(by_section=True)
+        changed = self.output.take(rows).changed(missing, more).in_order(by_section=True)
         local = self.local.copy()
-        local[touched] = self._scored(there, touched)
+        local[touched] = self._scored(changed, touched)
         return local
 
     def affected(self, differences: Sequence[Difference]) -> Hashes:
@@ -165,15 +165,15 @@ class Right:
 
     def score_of(self, identities: Hashes, differences: Sequence[Difference] = ()) -> float:
         """Return the score of some tuples, as far as they are there, in this output or one that differs from it."""
-        there = self._of(identities)
+        output = self._of(identities)
         if differences:
             sides = [
                 s.take(np.flatnonzero(np.isin(s.identity, identities))) for s in self._sides(differences)
             ]
-            there = there.changed(*sides)
-        there = there.in_order(by_section=False)
+            output = output.changed(*sides)
+        output = output.in_order(by_section=False)
         right = (self.reference or self)._of(identities).in_order(by_section=False)
-        cuts = [Cut(each.columns, np.array([0, len(each)])) for each in (there, right)]
+        cuts = [Cut(each.columns, np.array([0, len(each)])) for each in (output, right)]
         return float(self.score.of(*cuts)[0])
 
     def _of(self, identities: Hashes) -> SinkOutput:
@@ -187,13 +187,13 @@ class Right:
         )
         return missing, more
 
-    def _scored(self, there: SinkOutput, sections: Ints) -> Floats:
+    def _scored(self, output: SinkOutput, sections: Ints) -> Floats:
         """Score some sections of an output that has no others."""
         right = self.reference or self
         low, high = right.starts[sections], right.starts[sections + 1]
         theirs = right.output.take(ranges(low, high - low))
         cuts = []
-        for each in (there, theirs):
+        for each in (output, theirs):
             starts = np.searchsorted(each.section, np.append(sections, self.form.count))
             cuts.append(Cut(each.columns, starts))
         return self.score.of(*cuts)

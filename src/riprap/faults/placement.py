@@ -33,17 +33,17 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
     changed by any operator, so it is corrupted in front of each that reads the column.
     """
     if sink not in {s.name for s in graph.of_kind(Sink)}:
-        there = ", ".join(s.name for s in graph.of_kind(Sink))
-        raise GraphError(f"there is no sink '{sink}'; there are: {there}")
-    mine = _leading_to(graph, sink)
+        sinks = ", ".join(s.name for s in graph.of_kind(Sink))
+        raise GraphError(f"there is no sink '{sink}'; there are: {sinks}")
+    leading = _leading_to(graph, sink)
     if isinstance(model, FaultModel) and model.changes:
-        return tuple(_changing(graph, model.changes, mine))
+        return tuple(_changing(graph, model.changes, leading))
     chosen: dict[str, str] = {}
     stand_in: dict[str, str] = {}
-    for operator in _breadth_first(graph, mine):
+    for operator in _breadth_first(graph, leading):
         if isinstance(operator, Source) and operator.tick is not None:
             continue
-        why = _why(graph, operator, mine, stateful=isinstance(model, Crash))
+        why = _why(graph, operator, leading, stateful=isinstance(model, Crash))
         before = [b.name for b in graph.before(operator) if b.name in stand_in]
         if why is not None or not before:
             chosen[operator.name] = why or "a source"
@@ -56,14 +56,14 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
     )
 
 
-def _changing(graph: Graph, columns: Sequence[str], mine: set[str]) -> Iterator[FaultTarget]:
-    for operator in _breadth_first(graph, mine):
+def _changing(graph: Graph, columns: Sequence[str], leading: set[str]) -> Iterator[FaultTarget]:
+    for operator in _breadth_first(graph, leading):
         if isinstance(operator, Sink) or (isinstance(operator, Source) and operator.tick is not None):
             continue
         streams = [s for port in operator.ports for s in port] or [operator.name]
-        there = [c for c in columns if any(c in graph.schema_of(s).names for s in streams)]
-        if there:
-            yield FaultTarget(operator.name, f"has {', '.join(there)} to be corrupted")
+        changed = [c for c in columns if any(c in graph.schema_of(s).names for s in streams)]
+        if changed:
+            yield FaultTarget(operator.name, f"has {', '.join(changed)} to be corrupted")
 
 
 def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[FaultTarget, ...]]]:
@@ -73,8 +73,8 @@ def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[F
     element.
     """
     if campaign.sink not in {s.name for s in graph.of_kind(Sink)}:
-        there = ", ".join(s.name for s in graph.of_kind(Sink))
-        raise GraphError(f"there is no sink '{campaign.sink}' to score; there are: {there}")
+        sinks = ", ".join(s.name for s in graph.of_kind(Sink))
+        raise GraphError(f"there is no sink '{campaign.sink}' to score; there are: {sinks}")
     if campaign.targets:
         named = tuple(_named(graph, targets) for targets in campaign.targets)
         if len(set(named)) < len(named):
@@ -96,19 +96,19 @@ def place(graph: Graph, campaign: Campaign) -> tuple[Campaign, dict[str, tuple[F
 
 
 def _named(graph: Graph, targets: Targets) -> Targets:
-    known = {o.name: o for o in graph if not isinstance(o, Sink)}
+    operators = {o.name: o for o in graph if not isinstance(o, Sink)}
     if len(targets) == 1 and targets[0].startswith("pe:"):
         plans = {plan.name: plan for plan in compile_graph(unprotected(graph), buckets=1, tasks=1).plans}
         plan = plans.get(targets[0].removeprefix("pe:"))
         if plan is None:
-            there = ", ".join(plans)
-            raise GraphError(f"there is no processing element for target '{targets[0]}'; there are: {there}")
-        return tuple(o.name for o in plan.graph if o.name in known and not isinstance(o, Inlet))
+            names = ", ".join(plans)
+            raise GraphError(f"there is no processing element for target '{targets[0]}'; there are: {names}")
+        return tuple(o.name for o in plan.graph if o.name in operators and not isinstance(o, Inlet))
     for name in targets:
-        if name not in known:
-            there = ", ".join(sorted(known))
-            raise GraphError(f"there is no operator '{name}' to inject faults at; there are: {there}")
-        operator = known[name]
+        if name not in operators:
+            names = ", ".join(sorted(operators))
+            raise GraphError(f"there is no operator '{name}' to inject faults at; there are: {names}")
+        operator = operators[name]
         if isinstance(operator, Source) and operator.tick is not None:
             raise GraphError(
                 f"'{name}' is a clock: its ticks go to every operator that hears it, and are not tuples"
@@ -145,20 +145,20 @@ def _leading_to(graph: Graph, sink: str) -> set[str]:
     return {name for name, does in reaches.items() if does}
 
 
-def _breadth_first(graph: Graph, mine: set[str]) -> list[Operator]:
+def _breadth_first(graph: Graph, leading: set[str]) -> list[Operator]:
     """List the operators that lead to a sink, each after those it reads from, level by level."""
-    waiting: deque[Operator] = deque(s for s in graph.of_kind(Source) if s.name in mine)
+    waiting: deque[Operator] = deque(s for s in graph.of_kind(Source) if s.name in leading)
     seen: dict[str, Operator] = {}
     while waiting:
         operator = waiting.popleft()
         if operator.name in seen or any(b.name not in seen for b in graph.before(operator)):
             continue
         seen[operator.name] = operator
-        waiting.extend(o for o in graph.after(operator) if o.name in mine)
+        waiting.extend(o for o in graph.after(operator) if o.name in leading)
     return list(seen.values())
 
 
-def _why(graph: Graph, operator: Operator, mine: set[str], *, stateful: bool) -> str | None:
+def _why(graph: Graph, operator: Operator, leading: set[str], *, stateful: bool) -> str | None:
     if isinstance(operator, Source):
         return "a source"
     if isinstance(operator, Sink):
@@ -166,7 +166,7 @@ def _why(graph: Graph, operator: Operator, mine: set[str], *, stateful: bool) ->
     before = [b for b in graph.before(operator) if not (isinstance(b, Source) and b.tick is not None)]
     if len({s for port in operator.ports for s in port}) > 1:
         return "several streams come in"
-    shared = [b.name for b in before if len([o for o in graph.after(b) if o.name in mine]) > 1]
+    shared = [b.name for b in before if len([o for o in graph.after(b) if o.name in leading]) > 1]
     if shared:
         return f"others read from '{shared[0]}' too"
     held = [b.name for b in before if b.stateful]

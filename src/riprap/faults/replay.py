@@ -124,15 +124,15 @@ class Player:
 
 def of_keys(arrival: Arrival, hashes: Hashes) -> Arrival:
     """Return what arrived of some keys. Ranks stay what they are, and so ticks, punctuations and the tags of all."""
-    there = np.isin(arrival.keys.hashes, hashes)
-    code_of = (np.cumsum(there) - 1).astype(np.int32)
+    wanted = np.isin(arrival.keys.hashes, hashes)
+    code_of = (np.cumsum(wanted) - 1).astype(np.int32)
     chunks = {}
     for name, chunk in arrival.chunks.items():
         if name not in arrival.ticks:
-            chunk = chunk.take(np.flatnonzero(there[chunk.code]))
+            chunk = chunk.take(np.flatnonzero(wanted[chunk.code]))
             chunk = replace(chunk, code=code_of[chunk.code])
         chunks[name] = chunk
-    return replace(arrival, chunks=chunks, keys=arrival.keys.take(np.flatnonzero(there)))
+    return replace(arrival, chunks=chunks, keys=arrival.keys.take(np.flatnonzero(wanted)))
 
 
 def joined(arrivals: Sequence[Arrival], lags: Sequence[Fault] = (), origin: int = 0) -> Arrival:
@@ -174,20 +174,20 @@ def _slim(arrival: Arrival, lags: Sequence[Fault], origin: int) -> Arrival:
     used = [chunk.rank for chunk in arrival.chunks.values()]
     used += [chunk.marks.rank for chunk in arrival.chunks.values()]
     used += [heard.rank for heard in arrival.ticks.values()]
-    there = np.unique(np.concatenate(used))
+    ranks = np.unique(np.concatenate(used))
     for lag in lags:
-        there = np.union1d(there, lagging_ranks(lag, arrival.tags[origin], arrival.tags[origin + 1], there))
+        ranks = np.union1d(ranks, lagging_ranks(lag, arrival.tags[origin], arrival.tags[origin + 1], ranks))
     chunks = {
         name: replace(
             chunk,
-            rank=np.searchsorted(there, chunk.rank),
-            marks=replace(chunk.marks, rank=np.searchsorted(there, chunk.marks.rank)),
+            rank=np.searchsorted(ranks, chunk.rank),
+            marks=replace(chunk.marks, rank=np.searchsorted(ranks, chunk.marks.rank)),
         )
         for name, chunk in arrival.chunks.items()
     }
-    ticks = {name: replace(t, rank=np.searchsorted(there, t.rank)) for name, t in arrival.ticks.items()}
+    ticks = {name: replace(t, rank=np.searchsorted(ranks, t.rank)) for name, t in arrival.ticks.items()}
     return replace(
-        arrival, chunks=chunks, ticks=ticks, tags=tuple(numbers[there] for numbers in arrival.tags)
+        arrival, chunks=chunks, ticks=ticks, tags=tuple(numbers[ranks] for numbers in arrival.tags)
     )
 
 

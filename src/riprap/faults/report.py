@@ -62,7 +62,7 @@ def page(folder: CampaignFolder) -> str:
 def advice(result: Mapping[str, Any]) -> Iterator[str]:
     """Say what to do next, as lines of HTML."""
     first = result["operators"][0]["model"]
-    mine = [o for o in result["operators"] if o["model"] == first]
+    operators = [o for o in result["operators"] if o["model"] == first]
     said = {
         ("protect", True): "Protect {}: faults there outlast the outage in the output. Write "
         "<code>protect=rr.checkpoint(every='1s')</code> beside it, so that its state outlives its host, and run it "
@@ -85,12 +85,12 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
     for (verdict, stateful), sentence in said.items():
         names = [
             " + ".join(o["targets"])
-            for o in mine
+            for o in operators
             if o["verdict"] == verdict and stateful in (None, o["stateful"])
         ]
         if names:
             yield sentence.format(", ".join(f"<b>{html.escape(name)}</b>" for name in names))
-    chance = [" + ".join(o["targets"]) for o in mine if o["unpredictable"]]
+    chance = [" + ".join(o["targets"]) for o in operators if o["unpredictable"]]
     if chance:
         at = ", ".join(f"<b>{html.escape(name)}</b>" for name in chance)
         yield f"Count on the worst offset, not on the mean, at {at}: how bad it gets depends on the data hit."

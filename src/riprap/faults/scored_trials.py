@@ -59,9 +59,9 @@ class Scored:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Take up what was written down."""
-        return cls(**{**told, "sections": tuple(told["sections"]), "local": tuple(told["local"])})
+        return cls(**{**fields, "sections": tuple(fields["sections"]), "local": tuple(fields["local"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class GoldenScored:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Take up what was written down."""
-        return cls(**{**told, "local": tuple(told["local"])})
+        return cls(**{**fields, "local": tuple(fields["local"])})
 
 
 def affected_sets(first: Seeded, campaign: Campaign, *, only: str | None = None) -> Affected:
@@ -90,7 +90,7 @@ def affected_sets(first: Seeded, campaign: Campaign, *, only: str | None = None)
 
     What a random fault affects is what it does in any repetition.
     """
-    found: dict[str, Hashes | str] = {}
+    affected: dict[str, Hashes | str] = {}
     seeds = {first.seed: first}
     for model in campaign.models:
         repetitions = campaign.repetitions if campaign.models[model].drawn else 1
@@ -100,10 +100,10 @@ def affected_sets(first: Seeded, campaign: Campaign, *, only: str | None = None)
                 if only is not None and place != only:
                     continue
                 try:
-                    found[place] = _affected(first, seeds, repetitions, model, targets, offset)
+                    affected[place] = _affected(first, seeds, repetitions, model, targets, offset)
                 except Exception as error:
-                    found[place] = f"{type(error).__name__}: {error}"
-    return found
+                    affected[place] = f"{type(error).__name__}: {error}"
+    return affected
 
 
 def _affected(
@@ -186,9 +186,9 @@ def score_trial(seeded: Seeded, task: Task, affected: Affected, *, shortcut: boo
 
 def score_golden(seeded: Seeded, affected: Affected) -> GoldenScored:
     """Score a golden run."""
-    known = {place: tuples for place, tuples in affected.items() if not isinstance(tuples, str)}
+    computed = {place: tuples for place, tuples in affected.items() if not isinstance(tuples, str)}
     return GoldenScored(
         seed=seeded.seed,
-        affected={place: seeded.right.score_of(tuples) for place, tuples in known.items()},
+        affected={place: seeded.right.score_of(tuples) for place, tuples in computed.items()},
         local=tuple(np.asarray(seeded.right.local).tolist()),
     )

@@ -40,11 +40,11 @@ class Cut:
 
     def sums(self, values: Floats) -> Floats:
         """Sum the values of each section."""
-        found = np.zeros(len(self.starts) - 1)
+        sums = np.zeros(len(self.starts) - 1)
         # One after the other, so that a sum depends on its own values alone.
         for section in np.flatnonzero(self.counts):
-            found[section] = values[self.starts[section] : self.starts[section + 1]].sum()
-        return found
+            sums[section] = values[self.starts[section] : self.starts[section + 1]].sum()
+        return sums
 
     def means(self, values: Floats) -> Floats:
         """Return the mean of each section; of no tuples it is 0."""
@@ -161,29 +161,29 @@ class Overlap:
         return self.columns
 
     def of(self, cut: Cut, right: Cut) -> Floats:
-        known = [self._hashes(each) for each in (cut, right)]
-        found = np.empty(len(cut.starts) - 1)
-        for section in range(len(found)):
-            mine, theirs = (
+        identities = [self._hashes(each) for each in (cut, right)]
+        scores = np.empty(len(cut.starts) - 1)
+        for section in range(len(scores)):
+            own, theirs = (
                 np.unique(hashes[each.starts[section] : each.starts[section + 1]])
-                for hashes, each in zip(known, (cut, right), strict=True)
+                for hashes, each in zip(identities, (cut, right), strict=True)
             )
-            found[section] = self._score(len(mine), len(theirs), len(np.intersect1d(mine, theirs)))
-        return found
+            scores[section] = self._score(len(own), len(theirs), len(np.intersect1d(own, theirs)))
+        return scores
 
     def _hashes(self, cut: Cut) -> Hashes:
         return (
             hash_arrays([cut.columns[n] for n in self.columns]) if cut.starts[-1] else np.empty(0, np.uint64)
         )
 
-    def _score(self, mine: int, theirs: int, both: int) -> float:
-        if not mine and not theirs:
+    def _score(self, own: int, theirs: int, both: int) -> float:
+        if not own and not theirs:
             return 1.0
         out_of = {
-            "precision": mine,
+            "precision": own,
             "recall": theirs,
-            "f1": (mine + theirs) / 2,
-            "jaccard": mine + theirs - both,
+            "f1": (own + theirs) / 2,
+            "jaccard": own + theirs - both,
         }[self.measure]
         return both / out_of if out_of else 0.0
 
@@ -198,13 +198,13 @@ class Own:
 
     def of(self, cut: Cut, right: Cut) -> Floats:
         table = pa.table(dict(cut.columns))
-        found = np.empty(len(cut.starts) - 1)
+        scores = np.empty(len(cut.starts) - 1)
         for section, (low, high) in enumerate(zip(cut.starts[:-1], cut.starts[1:], strict=True)):
             try:
-                found[section] = self.function(table.slice(int(low), int(high - low)))
+                scores[section] = self.function(table.slice(int(low), int(high - low)))
             except Exception as error:
                 raise RunError(
                     f"the score '{self.name}' failed on a section of {high - low} tuples: {type(error).__name__}: "
                     f"{error}. It must take any number of tuples, none included"
                 ) from error
-        return found
+        return scores

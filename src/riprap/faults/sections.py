@@ -28,9 +28,9 @@ def lay_out(
     columns = campaign.score.reads if campaign.score.reads is not None else tuple(sink.schema.names)
     for name in (*columns, *campaign.key, *((campaign.by,) if campaign.by else ())):
         if name not in sink.schema.names:
-            there = ", ".join(sink.schema.names)
+            names = ", ".join(sink.schema.names)
             raise GraphError(
-                f"the campaign names column '{name}', which sink '{sink.name}' has not; it has: {there}"
+                f"the campaign names column '{name}', which sink '{sink.name}' has not; it has: {names}"
             )
     first, reached = 0, last
     if campaign.by is not None:

@@ -109,17 +109,17 @@ class Setup:
         names, golden = self._play(self.graph)
         origin, pieces = golden.layout.plans[0].origin, golden.output(self.campaign.sink)
         form = lay_out(self.campaign, self.graph[self.campaign.sink], pieces, origin=origin, last=self.last)
-        known, output = {name: incoming(golden, name) for name in names}, form.read(pieces)
+        arrived, output = {name: incoming(golden, name) for name in names}, form.read(pieces)
         spans = {}
         for task in self.campaign.tasks():
             if task.cell in spans:
                 continue
             first, last = task.offset, task.offset
-            hits = [(known[t], self.hit(known[t], task.offset, task.outage)) for t in task.targets]
-            there = [(each, hit) for each, hit in hits if hit.count and hit.first < len(each)]
-            if there:
-                first = min(each.position(hit.first) for each, hit in there)
-                last = max(each.position(min(hit.first + hit.count, len(each)) - 1) for each, hit in there)
+            hits = [(arrived[t], self.hit(arrived[t], task.offset, task.outage)) for t in task.targets]
+            reached = [(each, hit) for each, hit in hits if hit.count and hit.first < len(each)]
+            if reached:
+                first = min(each.position(hit.first) for each, hit in reached)
+                last = max(each.position(min(hit.first + hit.count, len(each)) - 1) for each, hit in reached)
             spans[task.cell] = section_at(form, output, first), section_at(form, output, last)
             if form.rest and spans[task.cell][0] == form.count:
                 raise GraphError(
@@ -134,24 +134,24 @@ class Setup:
         watch = {stream for name in names for stream in watched(graph, name)}
         return names, play_golden(graph, self.feed, watch=watch, tables=self.tables)
 
-    def hit(self, known: Incoming, offset: int, outage: Outage) -> Hit:
+    def hit(self, arrived: Incoming, offset: int, outage: Outage) -> Hit:
         """Convert an offset and an outage to the own tuples of a target, given what comes into it."""
-        if not len(known):
+        if not len(arrived):
             return Hit(0, 0)
         if self.campaign.stretch == "source":
             length = outage.tuples if outage.tuples is not None else outage.seconds * self.rate(outage)
-            return Hit(*known.between(offset, offset + int(length)))
+            return Hit(*arrived.between(offset, offset + int(length)))
         # Where there are several sources, positions are those of the longest.
-        share = len(known) / max(part.rows for part in self.feed.rows.values())
+        share = len(arrived) / max(part.rows for part in self.feed.rows.values())
         if outage.tuples is not None:
             count = outage.tuples
         elif outage.rate is not None:
             count = int(outage.seconds * outage.rate * share)
         else:
             assert self.times is not None
-            count = int(outage.seconds * measured_rate(self.times[known.rows(self.feed)], outage.label))
+            count = int(outage.seconds * measured_rate(self.times[arrived.rows(self.feed)], outage.label))
         first = int(offset * share)
-        return Hit(first, max(0, min(count, len(known) - first)))
+        return Hit(first, max(0, min(count, len(arrived) - first)))
 
     @property
     def last(self) -> int:
@@ -262,16 +262,16 @@ class Seeded:
         """Let a fault hit some of a target's tuples, on all its streams or on some."""
         if not hit.count:
             return
-        known = self.incoming[target]
+        arrived = self.incoming[target]
         own = harm.faults.setdefault(target, {})
-        for stream, stretches in known.stretches(hit.first, hit.count).items():
+        for stream, stretches in arrived.stretches(hit.first, hit.count).items():
             concerned = model.concerns(self.setup.graph.schema_of(stream).names)
             if concerned and (streams is None or stream in streams):
                 own[stream] = Fault(model=model, stretches=stretches, seed=self._seed(task, target, stream))
         harm.count += hit.count
-        for element, block, keys in known.hits(hit.first, hit.count):
-            mine = harm.hits.setdefault(element, {})
-            mine[block] = np.union1d(mine[block], keys) if block in mine else keys
+        for element, block, keys in arrived.hits(hit.first, hit.count):
+            blocks = harm.hits.setdefault(element, {})
+            blocks[block] = np.union1d(blocks[block], keys) if block in blocks else keys
 
     def _seed(self, task: Task, target: str, stream: str) -> int:
         """Draw a seed: operators that fail together, and their streams, do not lose the same by chance."""
@@ -294,18 +294,18 @@ class Seeded:
             if crash.protection.diverging:
                 for name in group:
                     element = element_of(self.golden, name)
-                    there = self._other().state_before(element, block)
-                    own = {slot: there[slot] for slot in (f"{name}/{slot}" for slot in graph[name].slots)}
+                    replica = self._other().state_before(element, block)
+                    own = {slot: replica[slot] for slot in (f"{name}/{slot}" for slot in graph[name].slots)}
                     states.setdefault(element, {}).update(own)
         else:
             end = task.offset + int(lost)
             for name in task.targets:
-                known, back = self.incoming[name], setup.come_back(task, crash, name)
+                arrived, back = self.incoming[name], setup.come_back(task, crash, name)
                 if back.misses:
-                    self._hit(harm, task, name, Hit(*known.between(task.offset, end)), Loss())
+                    self._hit(harm, task, name, Hit(*arrived.between(task.offset, end)), Loss())
                 if back.holds != "kept" and graph[name].stateful:
-                    state = state_after(self.golden, known, graph[name], back, begin=task.offset, end=end)
-                    states.setdefault(known.element, {}).update(state)
+                    state = state_after(self.golden, arrived, graph[name], back, begin=task.offset, end=end)
+                    states.setdefault(arrived.element, {}).update(state)
         harm.replaced.update({element: Replaced(block, pages) for element, pages in states.items() if pages})
 
     def _other(self) -> Golden:

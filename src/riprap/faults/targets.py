@@ -62,15 +62,15 @@ class Incoming:
             )
         hit = slice(first, min(first + count, len(self)))
         source, stream = self.source[hit], self.stream[hit]
-        found: dict[str, tuple[Stretch, ...]] = {}
+        stretches: dict[str, tuple[Stretch, ...]] = {}
         for number, name in enumerate(self.streams):
             own = []
             for one in np.unique(source):
                 rows = first + np.flatnonzero((stream == number) & (source == one))
                 if len(rows):
                     own.append(Stretch(int(one), self._place(rows[0]), self._after(rows[-1])))
-            found[name] = tuple(own)
-        return found
+            stretches[name] = tuple(own)
+        return stretches
 
     def between(self, begin: int, end: int) -> tuple[int, int]:
         """Say which tuples derive from a stretch of source positions: the number of the first, and how many."""
@@ -139,8 +139,8 @@ def incoming(golden: Golden, target: str) -> Incoming:
     parts: list[tuple[int, int, list[Ints], Hashes]] = []
     own: list[Hashes] = []
     for number, (stream, where) in enumerate(zip(reads, elements, strict=True)):
-        for block, known in enumerate(golden.blocks[where]):
-            piece = known.watched[stream]
+        for block, played in enumerate(golden.blocks[where]):
+            piece = played.watched[stream]
             parts.append((number, block, list(piece.tags), piece.hashes))
             same = where == element
             own.append(piece.hashes if same else golden.players[element].hashes_of(woven[number].name, piece))

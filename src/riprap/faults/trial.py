@@ -93,8 +93,8 @@ def run_trial(
         harmed = _Harmed(
             golden, player, hits.get(plan.name, {}), incoming, (replaced or {}).get(plan.name), trial
         )
-        found = _rerun_whole(harmed) if golden.whole or _needs_all(plan) else _rerun(harmed)
-        for name, differs in found.items():
+        differences = _rerun_whole(harmed) if golden.whole or _needs_all(plan) else _rerun(harmed)
+        for name, differs in differences.items():
             operator = plan.graph[name]
             if isinstance(operator, Outlet):
                 streams[operator.ports[0][0]] = differs
@@ -184,25 +184,25 @@ class _Harmed:
 
     def new_keys(self, block: int) -> Hashes:
         """Return the keys that are affected from a block on."""
-        found = [self.hits.get(block, _NONE)]
+        keys = [self.hits.get(block, _NONE)]
         for stream, differs in self.incoming.items():
             if block in differs:
                 # In this element's key, which is not that of the one before.
                 sides = (differs[block].missing, differs[block].more)
-                found += [self.player.hashes_of(stream, piece) for piece in sides]
+                keys += [self.player.hashes_of(stream, piece) for piece in sides]
         other = self.replaced_at(block)
         if other is not None:
             before = self.state_before(block)
             for slot, pages in other.pages.items():
                 everyone = _keys_in(pages, before[slot])
-                found.append(everyone[~same(pages, before[slot], everyone)])
-        return np.unique(np.concatenate(found))
+                keys.append(everyone[~same(pages, before[slot], everyone)])
+        return np.unique(np.concatenate(keys))
 
 
 def _rerun(harmed: _Harmed) -> Differences:
     """Run one element where it is affected; return in what its outputs differ."""
     golden, plan, blocks, touched = harmed.golden, harmed.player.plan, harmed.blocks, harmed.touched
-    found: Differences = {}
+    differences: Differences = {}
     keys, block, many = _NONE, touched[0] if touched else len(blocks), 1
     state: State = {}
     while block < len(blocks):
@@ -220,20 +220,20 @@ def _rerun(harmed: _Harmed) -> Differences:
             right = concatenate([blocks[b].outputs[name].of_keys(keys) for b in range(block, end)])
             # Ticks that are passed on as tuples are of no key, and are what they were.
             for number, differs in difference(right, piece.of_keys(keys)).by_block(golden):
-                found.setdefault(name, {})[number] = differs
+                differences.setdefault(name, {})[number] = differs
         keys, state = _left(plan, played.state, blocks[end - 1].state, keys)
         # Nothing new happens from here on: ever longer steps.
         later = [b for b in touched if b >= end]
         many = 1 if later and later[0] == end else 2 * many
         block = end if len(keys) else (later[0] if later else len(blocks))
         many = many if len(keys) else 1
-    return found
+    return differences
 
 
 def _rerun_whole(harmed: _Harmed) -> Differences:
     """Do so with all keys, where what one holds may depend on others."""
     blocks, touched = harmed.blocks, harmed.touched
-    found: Differences = {}
+    differences: Differences = {}
     block = touched[0] if touched else len(blocks)
     state = harmed.state_before(block) if touched else {}
     while block < len(blocks):
@@ -245,13 +245,13 @@ def _rerun_whole(harmed: _Harmed) -> Differences:
             if not _same_tags(right.punctuations, piece.punctuations):
                 differs = replace(differs, punctuations=piece.punctuations)
             if differs.missing.rows or differs.more.rows or differs.punctuations is not None:
-                found.setdefault(output, {})[block] = differs
+                differences.setdefault(output, {})[block] = differs
         state, block = played.state, block + 1
         later = [b for b in touched if b >= block]
         if _same_state(state, blocks[block - 1].state):
             block = later[0] if later else len(blocks)
             state = harmed.state_before(block) if later else {}
-    return found
+    return differences
 
 
 def _same_state(one: State, other: State) -> bool:
@@ -298,14 +298,14 @@ def _joined(state: State, golden: State, new: Hashes, replaced: Replaced | None)
 
 def difference(golden: StreamPiece, faulty: StreamPiece) -> Difference:
     """Say which tuples are in one of two pieces alone; a tuple is the same if its place and its values are."""
-    mine, theirs = pairs(golden.tags, faulty.tags)
-    equal = np.ones(len(mine), bool)
+    ours, theirs = pairs(golden.tags, faulty.tags)
+    equal = np.ones(len(ours), bool)
     for name in golden.columns:
         equal &= same_values(
-            golden.columns[name].take(pa.array(mine)), faulty.columns[name].take(pa.array(theirs))
+            golden.columns[name].take(pa.array(ours)), faulty.columns[name].take(pa.array(theirs))
         )
     return Difference(
-        golden.take(_others(golden.rows, mine[equal])).bare(),
+        golden.take(_others(golden.rows, ours[equal])).bare(),
         faulty.take(_others(faulty.rows, theirs[equal])).bare(),
     )
 

@@ -139,9 +139,9 @@ def arrive(
         for entry in data:
             # Those below the span wrap around to numbers above it, so that one look tells.
             code = codes[entry.name] - np.int32(low)
-            mine = np.flatnonzero(code.view(np.uint32) < high - low)
-            if len(mine) < len(code):
-                code, read[entry.name] = code[mine], read[entry.name].take(mine)
+            wanted = np.flatnonzero(code.view(np.uint32) < high - low)
+            if len(wanted) < len(code):
+                code, read[entry.name] = code[wanted], read[entry.name].take(wanted)
             codes[entry.name] = code
     heads = {e.name: _channel_tags(e, read[e.name].tags, batch) for e in entries}
     marks = {e.name: _channel_tags(e, read[e.name].punctuations, batch) for e in entries}

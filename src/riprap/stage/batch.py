@@ -73,23 +73,23 @@ def _keep_time(
     out with the buckets.
     """
     buckets = range(*span)
-    mine = KeyTable(
+    clock_keys = KeyTable(
         np.array([first_hash(b, plan.buckets) for b in buckets], np.uint64), (), np.zeros(len(buckets), bool)
     )
     ticks, pages = {}, {}
     for clock, heard in arrival.ticks.items():
         slot = clock_slot(clock)
-        known, told = gather(state[slot], mine, pa.struct([]), counters=2).counters.max(axis=0)
-        ticks[clock] = replace(heard, before=int(told) if known else None)
+        ticked, last = gather(state[slot], clock_keys, pa.struct([]), counters=2).counters.max(axis=0)
+        ticks[clock] = replace(heard, before=int(last) if ticked else None)
         if len(heard.time):
-            latest = max(int(heard.time.max()), int(told)) if known else int(heard.time.max())
-            counters = np.column_stack([np.ones(len(mine), np.int64), np.full(len(mine), latest)])
-            empty = Contents(np.zeros(len(mine) + 1, np.int64), pa.array([], pa.struct([])), counters)
-            pages[slot] = make_page(mine, empty)
+            latest = max(int(heard.time.max()), int(last)) if ticked else int(heard.time.max())
+            counters = np.column_stack([np.ones(len(clock_keys), np.int64), np.full(len(clock_keys), latest)])
+            empty = Contents(np.zeros(len(clock_keys) + 1, np.int64), pa.array([], pa.struct([])), counters)
+            pages[slot] = make_page(clock_keys, empty)
     arrival = replace(arrival, ticks=ticks)
     if ending or (arrival.marked and any(o.heeds or o.clock for o in plan.graph)):
         # Only operators that have the stage's key: what is kept otherwise is in one bucket, under a key of its own.
-        kept = [keys_in(p) for slot, found in state.items() if not is_clock(slot) for p in found]
+        kept = [keys_in(p) for slot, slot_pages in state.items() if not is_clock(slot) for p in slot_pages]
         kinds = [c.type for c in arrival.keys.columns]
         arrival = arrival.widen(k for k in kept if [c.type for c in k.columns] == kinds)
     return arrival, pages

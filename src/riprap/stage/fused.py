@@ -184,12 +184,12 @@ class _Stage:
         if given.control is not None:
             # By then the rest of the batch is done, and what comes by a control port makes no output.
             before = self.outcome.activity[operator.name]
-            told = replace(
+            activity = replace(
                 before, tuples_in=before.tuples_in + given.control.rows, seconds=before.seconds + did
             )
         else:
-            told = _activity(operator, given, result, did)
-        self.outcome.activity[operator.name] = told
+            activity = _activity(operator, given, result, did)
+        self.outcome.activity[operator.name] = activity
         for slot, page in result.pages.items():
             self.outcome.keep(f"{operator.name}/{slot}", page, self._older(operator, slot))
         return result

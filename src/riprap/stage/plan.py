@@ -94,9 +94,9 @@ class Plan:
 
     def saved_slots(self, operator: str) -> tuple[str, ...]:
         """Return the slots whose state an operator needs: its own, and the time of its clock."""
-        found = self.graph[operator]
-        clock = (clock_slot(found.clock),) if found.clock else ()
-        return (*(f"{operator}/{slot}" for slot in found.slots), *clock)
+        node = self.graph[operator]
+        clock = (clock_slot(node.clock),) if node.clock else ()
+        return (*(f"{operator}/{slot}" for slot in node.slots), *clock)
 
     @property
     def roots(self) -> tuple[str, ...]:
