@@ -155,6 +155,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            globals()[name] = found = getattr(import_module(home), name)
-            return found
+            globals()[name] = value = getattr(import_module(home), name)
+            return value
     raise AttributeError(f"module 'riprap' has no attribute '{name}'")

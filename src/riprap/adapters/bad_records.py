@@ -85,5 +85,5 @@ def _files(folder: Path) -> list[tuple[Path, int, int]]:
     if not folder.exists():
         return []
     named = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()]
-    found = [(path, int(match[1]), int(match[2])) for path, match in named if match is not None]
-    return sorted(found, key=lambda each: each[1])
+    files = [(path, int(match[1]), int(match[2])) for path, match in named if match is not None]
+    return sorted(files, key=lambda each: each[1])

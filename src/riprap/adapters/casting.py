@@ -46,12 +46,12 @@ def cast_table(table: pa.Table, schema: pa.Schema) -> CastRows:
                 columns.append(pc.if_else(pa.array(fits), whole, None).cast(field.type))
             for index in misfits:
                 wrong.setdefault(index, not_a(field.name, whole[index].as_py(), field.type))
-    found = pa.table(columns, schema=schema)
+    fitting = pa.table(columns, schema=schema)
     if wrong:
         keep = np.ones(table.num_rows, bool)
         keep[list(wrong)] = False
-        found = found.filter(pa.array(keep))
-    return CastRows(found, sorted(wrong.items()))
+        fitting = fitting.filter(pa.array(keep))
+    return CastRows(fitting, sorted(wrong.items()))
 
 
 def _cast(kind: pa.DataType, column: pa.Array) -> pa.Array:

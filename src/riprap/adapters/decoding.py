@@ -61,17 +61,17 @@ def decode(
         chosen = np.delete(chosen, list(block.faults))
     if format == "csv":
         named = schema.names if header is None else header
-        found = read_csv_records(block, chosen, schema, named, notation=notation, threads=threads)
+        read = read_csv_records(block, chosen, schema, named, notation=notation, threads=threads)
     elif format == "json":
-        found = read_json_records(block, chosen, schema, threads=threads)
+        read = read_json_records(block, chosen, schema, threads=threads)
     elif format == "text":
-        found = _read_lines(block, chosen, schema, file)
+        read = _read_lines(block, chosen, schema, file)
     else:
         raise RunError(f"no format '{format}': there are csv, json and text")
-    bad = {i: fault.reason for i, fault in block.faults.items()} | found.bad
+    bad = {i: fault.reason for i, fault in block.faults.items()} | read.bad
     return Decoded(
-        table=pa.concat_tables(found.tables) if found.tables else schema.empty_table(),
-        good=np.concatenate(found.good) if found.good else chosen[:0],
+        table=pa.concat_tables(read.tables) if read.tables else schema.empty_table(),
+        good=np.concatenate(read.good) if read.good else chosen[:0],
         bad=sorted(bad.items()),
     )
 

@@ -191,9 +191,9 @@ class _Source:
     def skip_line(self, size: int, last: int) -> tuple[int, Bytes]:
         """Read to the end of a line of which ``size`` bytes were read; return its size, and what follows."""
         while chunk := self._read(self._block_bytes):
-            found = [place for b in self._breaks if (place := chunk.find(b)) >= 0]
-            if found:
-                end = min(found)
+            places = [place for b in self._breaks if (place := chunk.find(b)) >= 0]
+            if places:
+                end = min(places)
                 before = chunk[end - 1] if end else last
                 size += end - (before == ord("\r") and self._breaks == b"\n")
                 return size, np.frombuffer(chunk, np.uint8)[end + 1 :]

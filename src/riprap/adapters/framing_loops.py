@@ -189,10 +189,10 @@ def count_fields(data, starts, ends, sep, quote):  # type: ignore[no-untyped-def
 
 
 @compiled(nogil=True)
-def unescape(data, starts, ends, sep, quote, escape, found, found_starts, found_ends):  # type: ignore[no-untyped-def]
+def unescape(data, starts, ends, sep, quote, escape, unescaped, unescaped_starts, unescaped_ends):  # type: ignore[no-untyped-def]
     to = 0
     for record in range(len(starts)):
-        found_starts[record] = to
+        unescaped_starts[record] = to
         opened, begins, closed = False, True, -2
         place, end = starts[record], ends[record]
         while place < end:
@@ -200,7 +200,7 @@ def unescape(data, starts, ends, sep, quote, escape, found, found_starts, found_
             after = data[place + 1] if place + 1 < end else 0
             if opened and byte == escape and (after in (quote, escape)):
                 if after == quote:
-                    found[to] = quote
+                    unescaped[to] = quote
                     to += 1
                 byte = after
                 place += 1
@@ -208,12 +208,12 @@ def unescape(data, starts, ends, sep, quote, escape, found, found_starts, found_
                 if opened:
                     closed = place
                 opened = not opened and (begins or closed == place - 1)
-            found[to] = byte
+            unescaped[to] = byte
             to += 1
             begins = byte == sep and not opened
             place += 1
-        found_ends[record] = to
-        found[to] = _LF
+        unescaped_ends[record] = to
+        unescaped[to] = _LF
         to += 1
 
 

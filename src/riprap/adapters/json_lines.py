@@ -77,8 +77,8 @@ def _list(column: pa.Array) -> pa.Array:
     ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
     lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts)
     inside = pc.binary_join(lists, pa.scalar(",", pa.large_string()))
-    found = _joined("[", inside, "]")
-    return pc.if_else(pc.is_valid(column), found, pa.scalar(None, pa.large_string()))
+    listed = _joined("[", inside, "]")
+    return pc.if_else(pc.is_valid(column), listed, pa.scalar(None, pa.large_string()))
 
 
 def plain_text(column: pa.Array) -> pa.Array:
@@ -119,5 +119,5 @@ def _to_escape(text: pa.Array) -> list[int]:
     data = text.buffers()[2]
     if data is None:
         return []
-    there = np.bincount(np.frombuffer(data, np.uint8), minlength=256) > 0
-    return [ord(character) for character in _ESCAPES if there[ord(character)]]
+    occurs = np.bincount(np.frombuffer(data, np.uint8), minlength=256) > 0
+    return [ord(character) for character in _ESCAPES if occurs[ord(character)]]

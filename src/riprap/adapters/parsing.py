@@ -152,7 +152,7 @@ def _header(block: RecordBlock, file: str, schema: pa.Schema, notation: Notation
     except pa.ArrowInvalid as error:
         raise RunError(f"csv file {file} has no header that can be read: {error}") from error
     plain = [name.strip().casefold() for name in names]
-    found = list(names)
+    header = list(names)
     for name in schema.names:
         places = [i for i, each in enumerate(names) if each == name]
         places = places or [i for i, each in enumerate(plain) if each == name.strip().casefold()]
@@ -166,8 +166,8 @@ def _header(block: RecordBlock, file: str, schema: pa.Schema, notation: Notation
                     else " A file without a header is read with header=False, another separator with sep="
                 )
             )
-        found[places[0]] = name
-    return found
+        header[places[0]] = name
+    return header
 
 
 def _check_lines(block: RecordBlock, file: str) -> None:

@@ -151,12 +151,12 @@ class PostgresFetcher(Fetcher):
 
     def _check_column(self) -> None:
         """Warn where rows may be missed that no query could find."""
-        known = self._rows(
+        described = self._rows(
             "select a.attnotnull, c.relkind::text, t.typcategory::text from pg_attribute a "
             "join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid "
             f"where a.attrelid = {literal(self._table)}::regclass and a.attname = {literal(self._connector.by)}"
         )
-        for filled, kind, category in known:
+        for filled, kind, category in described:
             by = f"column '{self._connector.by}'"
             if not filled and kind in ("r", "p"):
                 self._warn(f"{by} may be null; rows where it is are not read")

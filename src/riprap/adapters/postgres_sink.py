@@ -54,12 +54,12 @@ class PostgresTarget(Target):
                 "sink text, run text, batch bigint, unique (sink, run, batch))"
             )
             cursor.execute(f"select * from {self._table} limit 0")
-            there = cursor.fetch_arrow_table().schema.names
-            lacking = [name for name in (*self._schema.names, BATCH) if name not in there]
+            present = cursor.fetch_arrow_table().schema.names
+            lacking = [name for name in (*self._schema.names, BATCH) if name not in present]
             if lacking:
                 raise RunError(
-                    f"table {self._connector.table} has no column {', '.join(lacking)}; it has {', '.join(there)}. Add "
-                    "what is missing, or name a table that does not exist: it is made"
+                    f"table {self._connector.table} has no column {', '.join(lacking)}; it has {', '.join(present)}. "
+                    "Add what is missing, or name a table that does not exist: it is made"
                 )
             if self._connector.overwrite and not resume:
                 cursor.execute(f"truncate table {self._table}")

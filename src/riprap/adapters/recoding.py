@@ -36,8 +36,8 @@ class _Recoded:
                     "and UTF-16BE need no byte order mark"
                 ) from error
             self._left += text.encode("utf-8", "surrogatepass")
-        found, self._left = self._left[:size], self._left[size:]
-        return found
+        data, self._left = self._left[:size], self._left[size:]
+        return data
 
 
 def _as_surrogates(error: UnicodeError) -> tuple[str, int]:

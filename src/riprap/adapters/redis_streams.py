@@ -85,8 +85,8 @@ class RedisFetcher(Fetcher):
         pipe.exists(stream)
         pipe.xrange(stream, start, "+", count=_READ_ENTRIES)
         pipe.xinfo_stream(stream)
-        there, entries, about = pipe.execute(raise_on_error=False)
-        if not there:
+        exists, entries, about = pipe.execute(raise_on_error=False)
+        if not exists:
             return None
         for answer in (entries, about):
             if isinstance(answer, Exception):
@@ -141,13 +141,13 @@ class RedisFetcher(Fetcher):
         text = cast_table(
             table, pa.schema([(n, _first_type(connector.schema.field(n).type)) for n in columns])
         )
-        found = cast_table(text.table, connector.schema)
+        cast = cast_table(text.table, connector.schema)
         kept = np.delete(np.arange(len(entries)), [index for index, _ in text.bad])
-        for index, reason in (*text.bad, *((int(kept[i]), reason) for i, reason in found.bad)):
+        for index, reason in (*text.bad, *((int(kept[i]), reason) for i, reason in cast.bad)):
             wrong.setdefault(index, reason)
-        good = found.table
-        if len(wrong) > len(text.bad) + len(found.bad):
-            stay = np.delete(kept, [i for i, _ in found.bad])
+        good = cast.table
+        if len(wrong) > len(text.bad) + len(cast.bad):
+            stay = np.delete(kept, [i for i, _ in cast.bad])
             good = good.filter(pa.array(~np.isin(stay, list(wrong))))
         bad = [self._bad(entries[index], wrong[index]) for index in sorted(wrong)]
         return Fetched(table=good, cursor=cursor, bad=bad)
@@ -298,17 +298,17 @@ def _mapped(what: str) -> Iterator[None]:
 
 def _moved(after: Mapping[str, str | int] | None, stream: _Stream) -> dict[str, str | int]:
     """Return the cursor behind entries that were read after another."""
-    entries, known = len(stream.entries), -1
+    entries, added = len(stream.entries), -1
     deleted = _order(stream.deleted)
     if stream.added is not None and entries < _READ_ENTRIES:
-        known = stream.added
+        added = stream.added
     elif stream.added is not None and after is None:
         # What was removed lies before the first entry, unless entries were deleted one by one.
-        known = stream.added - stream.length + entries if deleted < _order(stream.first) else -1
+        added = stream.added - stream.length + entries if deleted < _order(stream.first) else -1
     elif after is not None and after["added"] != -1 and deleted < _order(str(after["id"])):
-        known = int(after["added"]) + entries
+        added = int(after["added"]) + entries
     begun = stream.deleted if after is None else after["deleted"]
-    return {"id": stream.entries[-1][0].decode(), "added": known, "deleted": begun}
+    return {"id": stream.entries[-1][0].decode(), "added": added, "deleted": begun}
 
 
 def _order(identity: str) -> tuple[int, int]:

@@ -12,9 +12,9 @@ from riprap.errors import RunError
 BATCH, BATCHES = "riprap_batch", "riprap_batches"
 
 
-def whole(found: CastRows, connector: object) -> pa.Table:
+def whole(cast: CastRows, connector: object) -> pa.Table:
     """Return rows that were read back, or say that some are not what was written."""
-    if found.bad:
-        index, reason = found.bad[0]
+    if cast.bad:
+        index, reason = cast.bad[0]
         raise RunError(f"{connector}: row {index} cannot be read back: {reason}. Somebody changed the table")
-    return found.table
+    return cast.table

@@ -40,12 +40,12 @@ class SqliteTarget(Target):
                 f"create table if not exists {BATCHES} (id integer primary key autoincrement, sink text, run text, "
                 "batch integer, unique (sink, run, batch))"
             )
-            there = [str(row[1]) for row in connection.execute(f"pragma table_info({self._table})")]
-            lacking = [name for name in (*self._schema.names, BATCH) if name not in there]
+            present = [str(row[1]) for row in connection.execute(f"pragma table_info({self._table})")]
+            lacking = [name for name in (*self._schema.names, BATCH) if name not in present]
             if lacking:
                 raise RunError(
                     f"table {self._connector.table} in {self._connector.path} has no column {', '.join(lacking)}; it "
-                    f"has {', '.join(there)}. Add what is missing, or name a table that does not exist: it is made"
+                    f"has {', '.join(present)}. Add what is missing, or name a table that does not exist: it is made"
                 )
             if self._connector.overwrite and not resume:
                 connection.execute(f"delete from {self._table}")
@@ -82,12 +82,12 @@ class SqliteTarget(Target):
 
     def _number(self, connection: sqlite3.Connection, batch: int) -> int:
         """Return the number that stands for a batch of this run, the one it has if it came before."""
-        found = connection.execute(
+        newest = connection.execute(
             f"insert into {BATCHES} (sink, run, batch) values (?, ?, ?) "
             "on conflict (sink, run, batch) do update set run = excluded.run returning id",
             (self._connector.table, self._run, batch),
         ).fetchone()
-        return int(found[0])
+        return int(newest[0])
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

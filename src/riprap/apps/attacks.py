@@ -54,9 +54,9 @@ class FollowAttacks(rr.CustomOperator):
         self._window = window
 
     def process(self, port: int | str, batch: pa.RecordBatch) -> None:
-        told = batch.column("log_time")
-        ends = self.state.ends + np.cumsum(told.is_null().to_numpy(zero_copy_only=False))
-        log_time = int(_whole(told.drop_null()).max(initial=self.state.log_time))
+        log_times = batch.column("log_time")
+        ends = self.state.ends + np.cumsum(log_times.is_null().to_numpy(zero_copy_only=False))
+        log_time = int(_whole(log_times.drop_null()).max(initial=self.state.log_time))
         runs = self._followed(batch.append_column("ends", pa.array(ends)))
         over = pc.or_(
             pc.less(runs["ends"], int(ends[-1])), pc.less_equal(runs["log_time"], log_time - self._window)

@@ -144,8 +144,8 @@ def _check_columns(path: str, schema: pa.Schema, columns: _Columns) -> None:
     missing = [name for name in columns.used if name not in schema.names]
     if missing:
         wanted = ", ".join(f"{name} {type_name(documented.field(name).type)}" for name in missing)
-        there = ", ".join(schema.names) or "no columns"
-        raise rr.GraphError(f"the feed {path} lacks {wanted}; it has {there}. {columns.see}")
+        names = ", ".join(schema.names) or "no columns"
+        raise rr.GraphError(f"the feed {path} lacks {wanted}; it has {names}. {columns.see}")
     for name in columns.used:
         got, as_said = schema.field(name).type, documented.field(name).type
         if not _fits(got, as_said):

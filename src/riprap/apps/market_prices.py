@@ -101,10 +101,10 @@ def _play(model: PriceModel, listing: Listing, book: Book, draws: Draws, events:
     for i in range(draws.time.size):
         trade = draws.trade[i]
         ticker = draws.popular[i]
-        known = min(book.trades[0], RECENT_TRADES)
-        echoes = known > 0 and draws.echo[i] < (model.trade_echo if trade else model.quote_echo)
+        recent = min(book.trades[0], RECENT_TRADES)
+        echoes = recent > 0 and draws.echo[i] < (model.trade_echo if trade else model.quote_echo)
         if echoes:
-            ticker = book.recent[int(draws.echo_of[i] * known)]
+            ticker = book.recent[int(draws.echo_of[i] * recent)]
         events.ticker[i] = ticker
         _drift(model, listing, book, draws, i, ticker)
         if trade:

@@ -147,9 +147,9 @@ def _times(part: dict[str, pa.Array], place: LogProgress, start: int | date) -> 
     yearless = pc.not_equal(part["month"], "").to_numpy(zero_copy_only=False)
     months: Ints = np.zeros(len(yearless), np.int64)
     days: Ints = np.zeros(len(yearless), np.int64)
-    mine = pa.array(np.flatnonzero(yearless))
-    month = pc.index_in(part["month"].take(mine), MONTHS).to_numpy().astype(np.int64) + 1
-    days[yearless] = _whole(part["day"].take(mine))
+    rows = pa.array(np.flatnonzero(yearless))
+    month = pc.index_in(part["month"].take(rows), MONTHS).to_numpy().astype(np.int64) + 1
+    days[yearless] = _whole(part["day"].take(rows))
     years, place = _years(month, days[yearless], place, start)
     months[yearless] = (years - 1970) * 12 + month - 1
 

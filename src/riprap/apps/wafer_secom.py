@@ -72,5 +72,5 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> npt.NDArray[np.f
 
 
 def _usable(readings: npt.NDArray[np.float64]) -> bool:
-    there = readings[~np.isnan(readings)]
-    return len(there) >= (1 - _FEW_GAPS) * len(readings) and len(np.unique(there)) > 1
+    present = readings[~np.isnan(readings)]
+    return len(present) >= (1 - _FEW_GAPS) * len(readings) and len(np.unique(present)) > 1

@@ -136,8 +136,8 @@ def _settings(app: str, built_in: BuiltIn, given: Sequence[str]) -> dict[str, An
         name, equals, value = each.partition("=")
         setting = built_in.settings.get(name)
         if not equals or setting is None:
-            there = ", ".join(f"{known}=VALUE" for known in built_in.settings) or "none"
-            raise UsageError(f"--set {each}: the settings of '{app}' are: {there}")
+            choices = ", ".join(f"{choice}=VALUE" for choice in built_in.settings) or "none"
+            raise UsageError(f"--set {each}: the settings of '{app}' are: {choices}")
         try:
             settings[name] = setting.read(value)
         except ValueError as error:

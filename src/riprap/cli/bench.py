@@ -64,8 +64,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         _list(BENCHMARKS, screen)
         return 0
     if arguments.name not in BENCHMARKS:
-        there = ", ".join(BENCHMARKS)
-        raise UsageError(f"there is no benchmark '{arguments.name}'; there are: {there}")
+        names = ", ".join(BENCHMARKS)
+        raise UsageError(f"there is no benchmark '{arguments.name}'; there are: {names}")
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         raise UsageError(f"--out {arguments.out}: its folder does not exist")
     benchmark = BENCHMARKS[arguments.name]

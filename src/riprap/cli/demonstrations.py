@@ -44,29 +44,29 @@ class Demonstration:
     run_options: str = ""
 
 
-def best_bargains(found: pa.Table) -> pa.Table:
+def best_bargains(bargains: pa.Table) -> pa.Table:
     """Pick the best bargain of each ticker, and of these the best."""
-    ordered = found.sort_by([("gain", "descending"), ("seq", "ascending")])
+    ordered = bargains.sort_by([("gain", "descending"), ("seq", "ascending")])
     # A quote that stands is quoted again and again: one a ticker makes a better table.
     first = ordered.append_column("row", pa.array(range(len(ordered)), pa.int64()))
     rows = first.group_by("ticker").aggregate([("row", "min")])["row_min"].sort()
     return ordered.take(rows.slice(0, _BARGAINS))
 
 
-def first_alerts(found: pa.Table) -> pa.Table:
+def first_alerts(alerts: pa.Table) -> pa.Table:
     """Pick the alerts that came first."""
-    return found.sort_by("last").slice(0, _ALERTS)
+    return alerts.sort_by("last").slice(0, _ALERTS)
 
 
-def frequent_words(found: pa.Table) -> pa.Table:
+def frequent_words(words: pa.Table) -> pa.Table:
     """Pick the most frequent words: the total of a word is the largest number that was put out for it."""
-    totals = found.group_by("word").aggregate([("n", "max")]).rename_columns(["word", "n"])
+    totals = words.group_by("word").aggregate([("n", "max")]).rename_columns(["word", "n"])
     return totals.sort_by([("n", "descending"), ("word", "ascending")]).slice(0, _WORDS)
 
 
-def newest_lots(found: pa.Table) -> pa.Table:
+def newest_lots(lots: pa.Table) -> pa.Table:
     """Pick the lots that came last."""
-    return found.sort_by([("lot", "descending")]).slice(0, _LOTS)
+    return lots.sort_by([("lot", "descending")]).slice(0, _LOTS)
 
 
 def _make_market(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:

@@ -133,7 +133,7 @@ def _read(file: Path) -> Profile:
 
 def _numbers(option: str, text: str | None) -> tuple[float, ...]:
     """Read numbers above 0, such as ``1,2.5``."""
-    found = []
+    numbers = []
     for each in text.split(",") if text is not None else ():
         try:
             number = float(each)
@@ -141,8 +141,8 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...]:
             number = 0.0
         if not 0 < number < float("inf"):
             raise UsageError(f"{option} {text}: give numbers above 0, such as {option} 1,5,15; got {each!r}")
-        found.append(number)
-    return tuple(found)
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _told(fit: Fit) -> dict[str, Any]:

@@ -68,10 +68,10 @@ def follow(
         with screen.waiting("Starting the query"), _pointing_to(run.folder, screen):
             run.await_up()
         total = rows_in(graph) if options.trigger is None else None
-        known = RunFolder(run.folder, time.time)
-        told = Notices(events or known.follow_events(all_of_them=True), screen)
-        tally = Tally(metrics or known.follow_metrics(all_of_them=True))
-        seconds, interrupted = _watch(run, screen, total, told, tally, at_most)
+        home = RunFolder(run.folder, time.time)
+        notices = Notices(events or home.follow_events(all_of_them=True), screen)
+        tally = Tally(metrics or home.follow_metrics(all_of_them=True))
+        seconds, interrupted = _watch(run, screen, total, notices, tally, at_most)
     tally.take()
     return summarise(
         graph,
@@ -79,7 +79,7 @@ def follow(
         tally,
         seconds=seconds,
         interrupted=interrupted,
-        take_up=None if known.ended else take_up(screen.command, run.folder),
+        take_up=None if home.ended else take_up(screen.command, run.folder),
     )
 
 
@@ -102,8 +102,8 @@ def take_up(command: Sequence[str], folder: Path) -> str:
 def rows_in(graph: Graph) -> int | None:
     """Return how many tuples the sources hold, or None where only reading them would tell."""
     counts = [_rows_of(source) for source in graph.of_kind(Source)]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    counted = [count for count in counts if count is not None]
+    return sum(counted) if len(counted) == len(counts) else None
 
 
 def _rows_of(source: Source) -> int | None:
@@ -123,16 +123,16 @@ def _earlier_run(folder: Path, graph: Graph) -> RunFolder:
     from riprap.runtime.folder import RunFolder
 
     try:
-        found = RunFolder.reopen(folder, graph.name, time.time)
+        earlier = RunFolder.reopen(folder, graph.name, time.time)
     except RunError as error:
         raise UsageError(str(error)) from error
-    if (found.path / "ended").exists():
+    if (earlier.path / "ended").exists():
         raise UsageError(f"the run in {folder} has ended: there is nothing to take up. Leave out --folder")
-    return found
+    return earlier
 
 
 def _watch(
-    run: Supervised, screen: Screen, total: int | None, told: Notices, tally: Tally, at_most: float | None
+    run: Supervised, screen: Screen, total: int | None, notices: Notices, tally: Tally, at_most: float | None
 ) -> tuple[float, bool]:
     """Follow a run until it ends; return the seconds it took, and whether Ctrl-C ended it."""
     end = math.inf if at_most is None else at_most + _FIRST_BATCH_SECONDS
@@ -141,7 +141,7 @@ def _watch(
         LiveLine(screen, run.graph.name, total) as line,
         _pointing_to(run.folder, screen),
     ):
-        told.show()
+        notices.show()
         progress = run.progress()
         before = progress.batches
         while not (asked.stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
@@ -153,12 +153,12 @@ def _watch(
                 asked.look()
             else:
                 line.show(progress)
-            told.show()
+            notices.show()
             tally.take()
         seconds = run.progress().seconds
         if asked.stop or progress.seconds >= end:
             run.stop(resume=asked.stop == "resume")
-        told.show()
+        notices.show()
         return seconds, asked.stop is not None
 
 
@@ -212,9 +212,9 @@ class Notices:
     def show(self) -> None:
         """Show what happened since the last time."""
         for event in self._events.new():
-            told = _told(event)
-            if told is not None:
-                self._screen.note(told)
+            words = _told(event)
+            if words is not None:
+                self._screen.note(words)
 
 
 def _told(event: Mapping[str, Any]) -> str | None:
@@ -286,11 +286,11 @@ class LiveLine:
                 self._bars.update(self._task, completed=progress.tuples_in, told=self._told(progress))
         elif progress.batches and progress.seconds >= self._next_line:
             self._next_line = progress.seconds + _LINE_SECONDS
-            told = self._told(progress)
+            words = self._told(progress)
             # A run that waits for input has nothing to add.
-            if told != self._last:
-                self._last = told
-                self._screen.note(f"{self._name}: {told}")
+            if words != self._last:
+                self._last = words
+                self._screen.note(f"{self._name}: {words}")
 
     def _told(self, progress: RunProgress) -> str:
         return "  ".join(self._facts(progress))

@@ -148,8 +148,8 @@ def asked(arguments: argparse.Namespace, screen: Screen) -> tuple[rr.Application
         with explained(what):
             return app, read_campaign(Path(what)), Path(what).stem
     if ":" not in what:
-        there = f"; '{arguments.app}' has {', '.join(own)}" if own else ""
-        raise UsageError(f"--campaign {what}: name a YAML file, or file.py:name{there}")
+        choices = f"; '{arguments.app}' has {', '.join(own)}" if own else ""
+        raise UsageError(f"--campaign {what}: name a YAML file, or file.py:name{choices}")
     campaign = _python_campaign(what)
     if not isinstance(campaign, Campaign):
         raise UsageError(f"--campaign {what} is {type(campaign).__name__}, not a riprap.faults.Campaign")
@@ -238,15 +238,15 @@ def as_json(findings: Findings) -> dict[str, Any]:
     for each in findings.criticalities:
         by_model.setdefault(each.model, {})[each.name] = {"name": each.name, **each.to_json()}
     first = next(iter(by_model), "")
-    told = findings.result
+    result = findings.result
     return {
-        "application": told["application"],
+        "application": result["application"],
         "folder": str(findings.folder),
         "operators": by_model.get(first, {}),
         "models": by_model,
         "warnings": list(findings.warnings),
         **{
-            name: told[name]
+            name: result[name]
             for name in ("trials", "golden", "rows", "sections", "replayed", "took", "streaming")
         },
     }
@@ -256,36 +256,36 @@ def print_findings(findings: Findings, campaign: Campaign, screen: Screen) -> No
     """Print the metrics, what they mean, and what to do next."""
     models = list(dict.fromkeys(c.model for c in findings.criticalities))
     for model in models:
-        mine = [c for c in findings.criticalities if c.model == model]
+        of_model = [c for c in findings.criticalities if c.model == model]
         screen.heading(f"Faults of model '{model}', the most critical operator first")
-        screen.out.print(_table(mine))
-        for each in mine:
+        screen.out.print(_table(of_model))
+        for each in of_model:
             screen.say(f"{each.name}: {each.words}")
         screen.say()
         screen.say("R (and I) at each offset:")
-        screen.out.print(by_offset(mine, campaign))
+        screen.out.print(by_offset(of_model, campaign))
     for warning in findings.warnings:
         screen.say()
         screen.say(f"Note: {warning}", style="yellow")
-    told = findings.result
+    result = findings.result
     screen.say()
-    runs = told["trials"] + told["golden"]
-    made = f"{told['trials']:,} trials and {told['golden']:,} golden runs over {told['rows']:,} tuples"
-    screen.say(f"{made}: {told['took']:,.0f} s.")
-    if told["streaming"] is not None:
-        one, hours = told["streaming"]["seconds"], told["streaming"]["all"] / 3600
+    runs = result["trials"] + result["golden"]
+    made = f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples"
+    screen.say(f"{made}: {result['took']:,.0f} s.")
+    if result["streaming"] is not None:
+        one, hours = result["streaming"]["seconds"], result["streaming"]["all"] / 3600
         screen.say(
             f"Through the streaming runtime a run takes {one:.1f} s, so all {runs:,} about {hours:.1f} h."
         )
     screen.say(f"As a page: riprap report {shown(findings.folder)}")
 
 
-def _table(found: list[Criticality]) -> Any:
+def _table(criticalities: list[Criticality]) -> Any:
     table = new_table("operator")
     for heading in ("C", "D", "ANOVA", "R", "I"):
         table.add_column(heading, justify="right")
     table.add_column("what to do")
-    for each in found:
+    for each in criticalities:
         table.add_row(
             each.name,
             f"{each.C:.2f}",
@@ -298,7 +298,7 @@ def _table(found: list[Criticality]) -> Any:
     return table
 
 
-def by_offset(found: list[Criticality], campaign: Campaign) -> Any:
+def by_offset(criticalities: list[Criticality], campaign: Campaign) -> Any:
     """Show R and I at each offset: of the longest outage, and of those that are as long as a replica takes over."""
     crashes = (model.protection for model in campaign.models.values() if isinstance(model, Crash))
     failovers = {p.failover for p in crashes if isinstance(p, Replicas)}
@@ -307,7 +307,7 @@ def by_offset(found: list[Criticality], campaign: Campaign) -> Any:
     table = new_table("operator", "outage")
     for offset in campaign.offsets:
         table.add_column(f"at {offset:,}", justify="right")
-    for each in found:
+    for each in criticalities:
         for at in (a for a in each.by_outage if a.outage in shown):
             cells = ("?" if r is None else f"{r} ({i:.2f})" for r, i in zip(at.R, at.I, strict=True))
             table.add_row(each.name, at.outage, *cells)

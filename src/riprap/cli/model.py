@@ -313,8 +313,8 @@ def _techniques(
     def groups() -> Technique:
         if not chosen:
             raise UsageError("--technique groups: say which operators with --group A,B, once for each group")
-        mine = {name for group in chosen for name in group}
-        others = tuple(o.name for o in graph if o.stateful and o.name not in mine)
+        grouped = {name for group in chosen for name in group}
+        others = tuple(o.name for o in graph if o.stateful and o.name not in grouped)
         also = Checkpoints(others, every=every, age=age) if others else Unprotected()
         return Groups(chosen, failover, also)
 
@@ -326,8 +326,8 @@ def _techniques(
         "replication": Replication,
         "consistent": lambda: ConsistentRegion(period=every),
     }
-    told = (arguments.every, arguments.age, arguments.failover)
-    as_published = published is not None and not arguments.group and told == (None, None, None)
+    given = (arguments.every, arguments.age, arguments.failover)
+    as_published = published is not None and not arguments.group and given == (None, None, None)
     own = dict(published.configurations) if published is not None and as_published else {}
     names = arguments.technique or (
         ("annotated",) if published is None else (next(iter(published.configurations)),)

@@ -77,6 +77,6 @@ def compare_with_campaign(
     for what, pairs in made.ranked_otherwise().items():
         words = ", ".join(f"{one} and {other}" for one, other in pairs)
         measured = "R" if what == "availability" else "I"
-        told = f"ranks {words} otherwise than {measured} does" if pairs else f"ranks all as {measured} does"
-        screen.say(f"{what.replace('_', ' ').capitalize()}: {told}.")
+        ranks = f"ranks {words} otherwise than {measured} does" if pairs else f"ranks all as {measured} does"
+        screen.say(f"{what.replace('_', ' ').capitalize()}: {ranks}.")
     return 0

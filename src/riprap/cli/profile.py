@@ -80,7 +80,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     file = arguments.out or profile_file(graph)
     write_profile(profile, file)
     if screen.json:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
         batches = sum(not line["repeated"] for line in metrics)
         screen.print_json(
             {
@@ -88,7 +88,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
                 "run_folder": str(folder),
                 "batches": batches,
                 "file": str(file),
-                "profile": told,
+                "profile": content,
             }
         )
         return 0

@@ -24,16 +24,16 @@ def find_run(
     asked: str, runs: Path, *, kind: str = "a run", sign: str = "run.json", option: str = "--runs"
 ) -> Path:
     """Return the run folder that a command line names; the folder of such a run has ``sign`` in it."""
-    found = (path for path in runs.glob(f"*/{_LATEST}") if (path / sign).exists())
-    newest = sorted(found, key=lambda path: path.lstat().st_mtime_ns)
+    latest = (path for path in runs.glob(f"*/{_LATEST}") if (path / sign).exists())
+    newest = sorted(latest, key=lambda path: path.lstat().st_mtime_ns)
     if asked == _LATEST and newest:
         return newest[-1].resolve()
     for path in (Path(asked), Path(asked) / _LATEST, runs / asked / _LATEST):
         if (path / sign).exists():
             return path.resolve()
     if newest:
-        there = ", ".join(path.parent.name for path in newest)
-        raise UsageError(f"no run '{asked}' under {runs}. There are runs of: {there}")
+        names = ", ".join(path.parent.name for path in newest)
+        raise UsageError(f"no run '{asked}' under {runs}. There are runs of: {names}")
     raise UsageError(
         f"{asked} is not the folder of {kind}, and there is no run under {runs}. Name a folder, or say {option} DIR"
     )

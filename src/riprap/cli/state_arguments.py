@@ -19,13 +19,13 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 def inspect(arguments: argparse.Namespace) -> Inspection:
     """Find the run, and the operator if one is named."""
-    found = Inspection.of(find_run(arguments.run, arguments.runs))
-    if arguments.operator is not None and arguments.operator not in found.operators:
-        there = ", ".join(found.operators) or "none"
+    inspection = Inspection.of(find_run(arguments.run, arguments.runs))
+    if arguments.operator is not None and arguments.operator not in inspection.operators:
+        names = ", ".join(inspection.operators) or "none"
         raise UsageError(
-            f"{shown(found.folder.path)} has no operator '{arguments.operator}' with state. It has: {there}"
+            f"{shown(inspection.folder.path)} has no operator '{arguments.operator}' with state. It has: {names}"
         )
-    return found
+    return inspection
 
 
 def asked_for(arguments: argparse.Namespace, run: Inspection) -> list[About]:
@@ -47,8 +47,8 @@ def check_version(versions: Versions, operator: str, number: int) -> int:
     """Refuse a version that is not there."""
     numbers = versions.numbers()
     if number not in numbers:
-        there = ", ".join(map(str, numbers))
-        raise UsageError(f"'{operator}' has no version {number}. It has: {there}")
+        listed = ", ".join(map(str, numbers))
+        raise UsageError(f"'{operator}' has no version {number}. It has: {listed}")
     return number
 
 

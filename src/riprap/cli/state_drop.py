@@ -42,9 +42,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
             }
         )
         return 0
-    there = f"Left: {', '.join(map(str, left))}" if left else "None is left"
+    rest = f"Left: {', '.join(map(str, left))}" if left else "None is left"
     what = f"version {number}" if number is not None else "all versions"
-    screen.say(f"dropped {what} of '{about.name}', and {values} values that no other has. {there}")
+    screen.say(f"dropped {what} of '{about.name}', and {values} values that no other has. {rest}")
     return 0
 
 

@@ -35,9 +35,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
                         "element": about.element,
                         "protected": about.protected,
                         "next_start": wishes[about.name],
-                        "versions": [_json(version) for version in found],
+                        "versions": [_json(version) for version in its_versions],
                     }
-                    for about, found in listed
+                    for about, its_versions in listed
                 ],
             }
         )
@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def _json(version: Listed) -> dict[str, Any]:
     manifest = version.manifest
-    known = (
+    details = (
         {}
         if manifest is None
         else {
@@ -61,7 +61,7 @@ def _json(version: Listed) -> dict[str, Any]:
             "rate": manifest.rate,
         }
     )
-    return {"version": version.number, **known, "damaged": version.damaged or None}
+    return {"version": version.number, **details, "damaged": version.damaged or None}
 
 
 def _print(

@@ -23,9 +23,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         raise RunError(f"the run in {shown(run.folder.path)} has ended: it cannot be taken up again")
     with run.at_rest():
         if arguments.cancel:
-            there = cancel_wish(run.home(about.name), about.name)
+            cancelled = cancel_wish(run.home(about.name), about.name)
             texts = [
-                f"'{about.name}' goes on as it would have" if there else "there was no wish to take back"
+                f"'{about.name}' goes on as it would have" if cancelled else "there was no wish to take back"
             ]
             chosen: Any = None
         elif arguments.fresh:

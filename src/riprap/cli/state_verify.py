@@ -30,8 +30,8 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         if arguments.operator is None and not _has_any(run, about.name):
             screen.note(f"{about.name}: no checkpoints, {why_none(about)}")
             continue
-        found, size = verify(run, about.name, arguments.version, screen)
-        verdicts += found
+        verified, size = verify(run, about.name, arguments.version, screen)
+        verdicts += verified
         checked += size
     seconds = time.monotonic() - began
     if screen.json:

@@ -168,8 +168,8 @@ def _compact(layers: Layers, before: Near, reach: NeighbourRange, gap: float) ->
     for layer in layers:
         for left, right in pairwise(layer):
             apart = reach(left)[1] + gap + reach(right)[0]
-            known = pushes[block[right]].get(block[left], 0.0)
-            pushes[block[right]][block[left]] = max(known, apart)
+            push = pushes[block[right]].get(block[left], 0.0)
+            pushes[block[right]][block[left]] = max(push, apart)
     at: dict[Slot, float] = {}
     widest = {root: max(reach(s)[0] for s in block if block[s] == root) for root in pushes}
     for root in TopologicalSorter(pushes).static_order():

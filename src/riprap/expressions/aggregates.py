@@ -80,7 +80,7 @@ class Aggregation:
         """The outputs as a user would write them, with their names."""
         calls = {quoted(call.slot): call.sql for call in self.calls}
         texts = [
-            _SLOT_OR_TEXT.sub(lambda found: calls.get(found[0], found[0]), each.expression.sql)
+            _SLOT_OR_TEXT.sub(lambda match: calls.get(match[0], match[0]), each.expression.sql)
             for each in self.outputs
         ]
         return ", ".join(
@@ -116,8 +116,8 @@ def parse_aggregates(
     outputs = [binder.named(item) for item in parse_items(text)]
     check_names(text, outputs)
     if not calls.made:
-        known = sorted([*AGGREGATES, *calls.aggregates])
-        raise ExpressionError(text, "no aggregate in it", f"Aggregates: {', '.join(known)}")
+        names = sorted([*AGGREGATES, *calls.aggregates])
+        raise ExpressionError(text, "no aggregate in it", f"Aggregates: {', '.join(names)}")
     return Aggregation(calls=tuple(calls.made), outputs=tuple(outputs))
 
 
@@ -153,9 +153,9 @@ class _Calls:
         inner = Binder(text=binder.text, scope=self.scope, functions=self.functions, on_call=self._no_nesting)
         user = self._user(node)
         call = _user_call(user, node, inner) if user is not None else _builtin_call(node, inner)
-        for known in self.made:
-            if replace(call, slot=known.slot) == known:
-                call = known
+        for earlier in self.made:
+            if replace(call, slot=earlier.slot) == earlier:
+                call = earlier
                 break
         else:
             call = replace(call, slot=f"${len(self.made)}")
@@ -166,16 +166,16 @@ class _Calls:
         return self.aggregates.get(node.name) or self.aggregates.get(node.name.lower())
 
     def _is_aggregate(self, node: exp.Anonymous) -> bool:
-        known = node.name.lower() in AGGREGATES or self._user(node) is not None
-        return known and node.name not in self.functions
+        aggregates = node.name.lower() in AGGREGATES or self._user(node) is not None
+        return aggregates and node.name not in self.functions
 
     def _check_known(self, node: exp.Anonymous) -> None:
         """Refuse an unknown name before its columns, which would be found to stand outside of any aggregate."""
         if node.name not in self.functions and node.name.lower() not in BUILTINS:
-            known = [*AGGREGATES, *self.aggregates, *BUILTINS, *self.functions]
+            names = [*AGGREGATES, *self.aggregates, *BUILTINS, *self.functions]
             raise Misuse(
                 f"no aggregate and no function {node.name}()",
-                f"{near(node.name.lower(), known)}. Or bring your own: app.aggregate_function({node.name!r}, ...)",
+                f"{near(node.name.lower(), names)}. Or bring your own: app.aggregate_function({node.name!r}, ...)",
             )
 
     def _no_nesting(self, binder: Binder, node: exp.Anonymous) -> Expression | None:

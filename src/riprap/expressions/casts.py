@@ -245,8 +245,8 @@ def _string_to_fraction(value: Value, *, type: pa.DataType) -> Value:
 def _string_to_boolean(value: Value) -> Value:
     word = pc.ascii_lower(pc.utf8_trim(value, characters=moments.SPACES))
     true = pc.is_in(word, value_set=pa.array(_TRUE))
-    known = pc.or_(true, pc.is_in(word, value_set=pa.array(_FALSE)))
-    if pc.all(pc.or_(known, pc.is_null(word))).as_py() is False:
+    boolean = pc.or_(true, pc.is_in(word, value_set=pa.array(_FALSE)))
+    if pc.all(pc.or_(boolean, pc.is_null(word))).as_py() is False:
         raise KernelFailure("not a boolean")
     return pc.if_else(pc.is_valid(word), true, pa.scalar(None, BOOLEAN))
 

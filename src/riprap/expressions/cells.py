@@ -24,7 +24,7 @@ _ZONE = r"\d[ T].*(?:[A-Z]|[+-][0-9:]+)[\x00-\x20\x7f]*$"
 _TIME = r"[\x00-\x20\x7f]*\d{4}-\d{1,2}-\d{1,2}(?s:[ T].*)?[\x00-\x20\x7f]*"
 
 
-def not_a(name: str, found: object, type: pa.DataType) -> str:
+def not_a(name: str, cell: object, type: pa.DataType) -> str:
     """Say that a value is not of the type of its column.
 
     >>> not_a("price", "abc", pa.float64())
@@ -32,7 +32,7 @@ def not_a(name: str, found: object, type: pa.DataType) -> str:
     """
     wanted = type_name(type)
     article = "an" if wanted[0] in "aeiou" else "a"
-    return f"column '{name}': {shown(found)} is not {article} {wanted}"
+    return f"column '{name}': {shown(cell)} is not {article} {wanted}"
 
 
 def shown(value: object) -> str:
@@ -43,7 +43,7 @@ def shown(value: object) -> str:
 
 def failing(values: pa.Array, convert: Callable[[pa.Array], object]) -> list[int]:
     """Return the places of the values that do not convert, by trying ever smaller parts."""
-    found: list[int] = []
+    rows: list[int] = []
     parts = [(0, len(values))]
     while parts:
         start, end = parts.pop()
@@ -51,11 +51,11 @@ def failing(values: pa.Array, convert: Callable[[pa.Array], object]) -> list[int
             convert(values.slice(start, end - start))
         except pa.ArrowInvalid:
             if end - start == 1:
-                found.append(start)
+                rows.append(start)
             else:
                 cuts = np.linspace(start, end, min(_WAYS, end - start) + 1).astype(int).tolist()
                 parts.extend(zip(cuts[-2::-1], cuts[:0:-1], strict=True))
-    return found
+    return rows
 
 
 def converted(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -82,10 +82,10 @@ def unreadable(cells: pa.Array, type: pa.DataType) -> list[int]:
     """Return the places of the cells (binary) that do not convert to a type."""
     if pa.types.is_binary(type):
         return []
-    found = failing(cells, lambda part: part.cast(pa.string()))
+    no_text = failing(cells, lambda part: part.cast(pa.string()))
     if pa.types.is_string(type):
-        return found
-    text = _without(cells, found).cast(pa.string())
+        return no_text
+    text = _without(cells, no_text).cast(pa.string())
     # Most of what is wrong is found here, at once; to find the rest costs some microseconds for each.
     blanks = "" if pa.types.is_boolean(type) or pa.types.is_timestamp(type) else "[ \t]*"
     wrong = _false(pc.match_substring_regex(text, f"^{blanks}(?:{_pattern(type)}){blanks}$"), text)
@@ -94,7 +94,7 @@ def unreadable(cells: pa.Array, type: pa.DataType) -> list[int]:
         rest = failing(_where(pc.is_null(_as_cast(text, type)), text), lambda part: _by_arrow(part, type))
     else:
         rest = failing(text, lambda part: converted(part, type))
-    return sorted({*found, *wrong, *rest})
+    return sorted({*no_text, *wrong, *rest})
 
 
 def _truths(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -112,18 +112,18 @@ def _times(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array | pa
             return text.cast(each).cast(type)
         except pa.ArrowInvalid:
             pass
-    found = _as_cast(text, type)
-    return pc.coalesce(found, _by_arrow(_where(pc.is_null(found), text), type))
+    times = _as_cast(text, type)
+    return pc.coalesce(times, _by_arrow(_where(pc.is_null(times), text), type))
 
 
 def _as_cast(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array:
     """Read the times that have a day and are written as ``cast`` reads them; others are null."""
     text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
-    known = pc.match_substring_regex(text, f"^{_TIME}$")
+    written = pc.match_substring_regex(text, f"^{_TIME}$")
     if type.tz is None:
-        known = pc.and_not(known, pc.match_substring_regex(text, _ZONE))
-    found = moments.found_in(_where(known, text), type=TIMESTAMP_NTZ if type.tz is None else TIMESTAMP)
-    return found.cast(type)
+        written = pc.and_not(written, pc.match_substring_regex(text, _ZONE))
+    times = moments.found_in(_where(written, text), type=TIMESTAMP_NTZ if type.tz is None else TIMESTAMP)
+    return times.cast(type)
 
 
 def _by_arrow(text: pa.Array, type: pa.DataType) -> pa.Array:

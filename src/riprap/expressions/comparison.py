@@ -122,13 +122,13 @@ def _null_safe_equal(left: Value, right: Value) -> Value:
 
 def _is_in(value: Value, *, options: list[pa.Scalar], null: bool) -> Value:
     if not options:
-        found = pc.and_(pc.is_null(value), False)
+        among = pc.and_(pc.is_null(value), False)
     elif is_fractional(value.type):  # Arrow's hash set tells -0.0 from 0.0
-        found = reduce(pc.or_, [_floating(value, option, operator="=") for option in options])
+        among = reduce(pc.or_, [_floating(value, option, operator="=") for option in options])
     else:
-        found = pc.is_in(value, value_set=pa.array([option.as_py() for option in options], value.type))
-    unknown = pc.or_(pc.is_null(value), pc.and_(pc.invert(found), null))
-    return pc.if_else(unknown, pa.scalar(None, BOOLEAN), found)
+        among = pc.is_in(value, value_set=pa.array([option.as_py() for option in options], value.type))
+    unknown = pc.or_(pc.is_null(value), pc.and_(pc.invert(among), null))
+    return pc.if_else(unknown, pa.scalar(None, BOOLEAN), among)
 
 
 def _floating(left: Value, right: Value, *, operator: str) -> Value:

@@ -50,13 +50,13 @@ class Program:
         if rows and not 0 <= code.min() <= code.max() < keys:
             raise ValueError(f"codes of keys from {code.min()} to {code.max()}, but there are {keys} keys")
         failed = [np.zeros(rows if each.doubtful else 0, np.bool_) for each in self.inputs]
-        found = [_computed(*each, columns, rows) for each in zip(self.inputs, failed, strict=True)]
-        dictionary, (texts, *arrays) = _coded([pa.array(self.texts, STRING), *found, *before], self.ordered)
+        inputs = [_computed(*each, columns, rows) for each in zip(self.inputs, failed, strict=True)]
+        dictionary, (texts, *arrays) = _coded([pa.array(self.texts, STRING), *inputs, *before], self.ordered)
         arguments = [_fixed(code), _fixed(_split(texts)[0])]
         for each, array, flags in zip(self.inputs, arrays, failed, strict=False):
             arguments += [*map(_fixed, _split(array)), *([_fixed(flags)] if each.doubtful else [])]
         # What was before is Arrow's, and may even be writable: the loop gets a copy.
-        states = [(values.copy(), valid.copy()) for values, valid in map(_split, arrays[len(found) :])]
+        states = [(values.copy(), valid.copy()) for values, valid in map(_split, arrays[len(inputs) :])]
         outputs = [(np.empty(rows, values.dtype), np.empty(rows, np.bool_)) for values, _ in states]
         for state, output in zip(states, outputs, strict=True):
             arguments += [*state, *output]

@@ -82,13 +82,13 @@ class KernelFailure(Exception):
     """Carry a problem from a kernel, which does not know the expression, to the node that called it."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, choices: Iterable[str]) -> str:
     """Suggest close names, then list what exists.
 
     >>> near("sise", ["price", "size"])
     "did you mean 'size'? There are: price, size"
     """
-    names = sorted(set(known))
+    names = sorted(set(choices))
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     listing = f"There are: {', '.join(names)}" if names else "There are none"
     if not close:

@@ -65,13 +65,13 @@ def _element(value: Value, *, position: int, missing: str | None, from_end: bool
         return _element(alone, position=position, missing=missing, from_end=from_end)[0]
     lengths = pc.list_value_length(value)
     if from_end and position < 0:
-        there = pc.greater_equal(lengths, -position)
+        within = pc.greater_equal(lengths, -position)
         places: Value = pc.add(lengths, position)
     else:
-        there = pc.and_(pc.greater(lengths, position), position >= 0)
+        within = pc.and_(pc.greater(lengths, position), position >= 0)
         places = position
-    if missing is not None and pc.all(there).as_py() is False:
+    if missing is not None and pc.all(within).as_py() is False:
         raise KernelFailure(missing)
     starts = pc.cast(value.offsets[:-1], BIGINT)
     wanted = pc.add(starts, pc.cast(places, BIGINT))
-    return value.values.take(pc.if_else(pc.fill_null(there, False), wanted, pa.scalar(None, BIGINT)))
+    return value.values.take(pc.if_else(pc.fill_null(within, False), wanted, pa.scalar(None, BIGINT)))

@@ -123,8 +123,8 @@ class _Loop:
         result = self.source.result(node.type)
         with self.source.block(f"if {head.valid}:"):
             tail = self.write(second, self._narrowed(reach, is_not_null(first)))
-            there = Operand(head.value)
-            done = write_call(self.source, node, [tail, there] if backwards else [there, tail])
+            head_value = Operand(head.value)
+            done = write_call(self.source, node, [tail, head_value] if backwards else [head_value, tail])
             self.source.set(result, done)
         return result
 
@@ -135,22 +135,22 @@ class _Loop:
             return self._connected(node, left, self.write(node.right, reach))
         result = source.result(BOOLEAN, Operand(str(not node.conjunction)))
         undecided = f"{left.value} | (not {left.valid})" if node.conjunction else f"not {left.value}"
-        known = coalesce([node.left, literals.boolean(node.conjunction)])
-        needed = known if node.conjunction else negation(known)
+        decided = coalesce([node.left, literals.boolean(node.conjunction)])
+        needed = decided if node.conjunction else negation(decided)
         with source.block(f"if {undecided}:"):
             right = self.write(node.right, self._narrowed(reach, needed))
             source.set(result, self._connected(node, left, right))
         return result
 
     def _connected(self, node: Connective, left: Operand, right: Operand) -> Operand:
-        known = both(left.valid, right.valid)
+        valid = both(left.valid, right.valid)
         if node.conjunction:
             value = self.source.let(both(left.value, right.value))
             sides = " | ".join(f"({both(side.valid, f'not {side.value}')})" for side in (left, right))
         else:
             value = self.source.let(f"{left.value} | {right.value}")
             sides = f"{left.value} | {right.value}"
-        return Operand(value, known if known == "True" else self.source.let(f"({known}) | {sides}"))
+        return Operand(value, valid if valid == "True" else self.source.let(f"({valid}) | {sides}"))
 
     def _case(self, node: CaseWhen, reach: Reach) -> Operand:
         """Write the branches one after the other, each where none before it was taken."""

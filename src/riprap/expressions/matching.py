@@ -36,25 +36,25 @@ def regexp_extract(arguments: Sequence[Expression]) -> Expression:
     """Build `regexp_extract(text, 'pattern', group)`: of the first match; an empty text where there is none."""
     text, pattern, *rest = arguments
     need_text("regexp_extract", (text,))
-    found = _pattern("regexp_extract", pattern)
+    read = _pattern("regexp_extract", pattern)
     group = literal_int("regexp_extract", rest[0]) if rest else 1
-    if not 0 <= group <= found.groups:
+    if not 0 <= group <= read.groups:
         raise Misuse(
-            f"regexp_extract asks for group {group}, {pattern.sql} has {found.groups}",
+            f"regexp_extract asks for group {group}, {pattern.sql} has {read.groups}",
             "Put ( ) around what is wanted, or ask for group 0, which is all of the match",
         )
     sql = f"regexp_extract({', '.join(each.sql for each in arguments)})"
-    return call(sql, STRING, _to_the_end(_extract, found, group), text)
+    return call(sql, STRING, _to_the_end(_extract, read, group), text)
 
 
 def regexp_replace(arguments: Sequence[Expression]) -> Expression:
     """Build `regexp_replace(text, 'pattern', 'replacement')`: of every match; `$1` is a group of it."""
     text, pattern, by = arguments
     need_text("regexp_replace", (text,))
-    found = _pattern("regexp_replace", pattern)
-    _check_searched("regexp_replace", found)
-    replacement = _replacement(found, literal_text("regexp_replace", by))
-    kernel = partial(pc.replace_substring_regex, pattern=_written(found, "all"), replacement=replacement)
+    read = _pattern("regexp_replace", pattern)
+    _check_searched("regexp_replace", read)
+    replacement = _replacement(read, literal_text("regexp_replace", by))
+    kernel = partial(pc.replace_substring_regex, pattern=_written(read, "all"), replacement=replacement)
     return call(f"regexp_replace({text.sql}, {pattern.sql}, {by.sql})", STRING, kernel, text)
 
 
@@ -62,13 +62,13 @@ def split(arguments: Sequence[Expression]) -> Expression:
     """Build `split(text, 'pattern', limit)`: what stands between the matches, in at most so many parts."""
     text, pattern, *rest = arguments
     need_text("split", (text,))
-    found = _pattern("split", pattern)
-    _check_searched("split", found)
-    if found.placed:
+    read = _pattern("split", pattern)
+    _check_searched("split", read)
+    if read.placed:
         raise Misuse(f"split by {pattern.sql}, which looks at more than the match", "Leave out ^, $ and \\b")
     limit = literal_int("split", rest[0]) if rest else -1
     sql = f"split({', '.join(each.sql for each in arguments)})"
-    kernel = partial(_split, pattern=_written(found), limit=limit)
+    kernel = partial(_split, pattern=_written(read), limit=limit)
     return call(sql, pa.list_(STRING), kernel, text)
 
 
@@ -88,8 +88,8 @@ def _to_the_end(kernel: ArrowKernel, pattern: Pattern, capture: Capture) -> Arro
 
 def _by_end(value: Value, *, plain: ArrowKernel, returned: ArrowKernel) -> Value:
     ends = pc.ends_with(value, "\r\n")
-    found = plain(value)
-    return pc.if_else(ends, returned(value), found) if pc.any(ends, min_count=0).as_py() else found
+    results = plain(value)
+    return pc.if_else(ends, returned(value), results) if pc.any(ends, min_count=0).as_py() else results
 
 
 def _written(pattern: Pattern, capture: Capture = "none", *, returned: bool = False) -> str:
@@ -151,8 +151,8 @@ def _group(pattern: Pattern, text: str, at: int) -> tuple[int, int]:
 
 
 def _extract(value: Value, *, pattern: str) -> Value:
-    found = pc.struct_field(pc.extract_regex(value, pattern=pattern), 0)
-    return pc.if_else(pc.is_valid(value), pc.fill_null(found, ""), pa.scalar(None, STRING))
+    groups = pc.struct_field(pc.extract_regex(value, pattern=pattern), 0)
+    return pc.if_else(pc.is_valid(value), pc.fill_null(groups, ""), pa.scalar(None, STRING))
 
 
 def _split(value: Value, *, pattern: str, limit: int) -> Value:

@@ -111,18 +111,18 @@ def arrayed(value: Value) -> pa.Array:
     return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
 
 
-def _like(value: Value, found: pa.Array) -> Value:
-    return found[0] if isinstance(value, pa.Scalar) else found
+def _like(value: Value, results: pa.Array) -> Value:
+    return results[0] if isinstance(value, pa.Scalar) else results
 
 
 class Parts:
     """The fields of texts as numbers, and which texts have all of them within their limits."""
 
     def __init__(self, texts: pa.Array, pattern: str) -> None:
-        found = pc.extract_regex(texts, pattern=pattern)
+        parts = pc.extract_regex(texts, pattern=pattern)
         self.there = np.asarray(pc.is_valid(texts))
-        self.fits = np.asarray(pc.is_valid(found)).copy()
-        self.fields = {field.name: pc.struct_field(found, field.name) for field in found.type}
+        self.fits = np.asarray(pc.is_valid(parts)).copy()
+        self.fields = {field.name: pc.struct_field(parts, field.name) for field in parts.type}
         if "name" in self.fields:
             first = pc.ascii_upper(pc.utf8_slice_codeunits(self.fields["name"], 0, 3))
             self.fields["month"] = _MONTHS.take(pc.index_in(first, value_set=_MONTH_NAMES))
@@ -182,8 +182,8 @@ class Parts:
         return np.asarray(pc.cast(pc.if_else(pc.equal(text, ""), str(default), text), BIGINT))
 
     def _is(self, name: str, text: str) -> npt.NDArray[np.bool_]:
-        found: Any = pc.equal(pc.ascii_upper(pc.fill_null(self.fields[name], "")), text)
-        return np.asarray(found)
+        equal: Any = pc.equal(pc.ascii_upper(pc.fill_null(self.fields[name], "")), text)
+        return np.asarray(equal)
 
     def _within(self, numbers: Ints, low: int, high: int) -> Ints:
         inside = (numbers >= low) & (numbers <= high)

@@ -178,13 +178,13 @@ def _character(code: int) -> str:
 
 
 def outside(ranges: Ranges) -> Ranges:
-    found: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     free = 0
     for low, high in sorted(ranges):
         if low > free:
-            found.append((free, low - 1))
+            gaps.append((free, low - 1))
         free = max(free, high + 1)
-    return (*found, (free, LAST)) if free <= LAST else tuple(found)
+    return (*gaps, (free, LAST)) if free <= LAST else tuple(gaps)
 
 
 def either_case(ranges: Ranges) -> Ranges:

@@ -226,9 +226,9 @@ class _PatternReader:
             elif flag == ")":
                 return None
             elif flag == ":":
-                found = self.closed(None)
+                group = self.closed(None)
                 self.any_case, self.dot_all = before
-                return found
+                return group
             else:
                 raise self.misuse(f"the flag (?{flag}", "There are (?i) and (?s)")
 
@@ -239,10 +239,10 @@ class _PatternReader:
             return Boundary(place)
         if self.take("Z"):
             return End()
-        found = self.escaped()
-        if isinstance(found, int):
-            return self.character(found)
-        return Atom(found if isinstance(found, str) else write_set(found))
+        escaped = self.escaped()
+        if isinstance(escaped, int):
+            return self.character(escaped)
+        return Atom(escaped if isinstance(escaped, str) else write_set(escaped))
 
     def escaped(self) -> int | Ranges | str:
         """Read what follows a backslash: a character, a set, or a category of Unicode as RE2 writes it."""
@@ -290,8 +290,8 @@ class _PatternReader:
             return outside(_POSIX[name]) if negated else _POSIX[name]
         if name in ("L", "Lu", "Ll", "N", "Nd", "P", "S", "Z"):
             return rf"\{'P' if negated else 'p'}{{{name}}}"
-        known = ", ".join([*_POSIX, "L", "Lu", "Ll", "N", "Nd", "P", "S", "Z"])
-        raise self.misuse(f"the category \\p{{{name}}}", f"There are: {known}")
+        names = ", ".join([*_POSIX, "L", "Lu", "Ll", "N", "Nd", "P", "S", "Z"])
+        raise self.misuse(f"the category \\p{{{name}}}", f"There are: {names}")
 
     def set(self) -> Atom:
         """Read ``[...]``; Java's sets inside of sets, and what they have in common, are refused."""

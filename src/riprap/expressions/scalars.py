@@ -223,8 +223,8 @@ def _is_valid(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
 def _null_safe_equal(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     left, right = operands
     equal = _comparison("=", node.arguments[0].type, left.value, right.value)
-    there = both(left.valid, right.valid, equal)
-    return Operand(source.let(f"({there}) | (not ({left.valid} | {right.valid}))"))
+    equal_values = both(left.valid, right.valid, equal)
+    return Operand(source.let(f"({equal_values}) | (not ({left.valid} | {right.valid}))"))
 
 
 def _is_in(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
@@ -232,8 +232,8 @@ def _is_in(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:
     options = _options(node)
     literals = [source.literal(scalar).value for scalar in options["options"]]
     tests = [_comparison("=", node.arguments[0].type, operand.value, literal) for literal in literals]
-    found = source.let(both(operand.valid, " | ".join(f"({test})" for test in tests) or "False"))
-    return Operand(found, found if options["null"] else operand.valid)
+    among = source.let(both(operand.valid, " | ".join(f"({test})" for test in tests) or "False"))
+    return Operand(among, among if options["null"] else operand.valid)
 
 
 def _logarithm(source: Loop, node: Call, operands: Sequence[Operand]) -> Operand:

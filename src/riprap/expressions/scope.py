@@ -85,14 +85,14 @@ class Scope(Mapping[str, pa.DataType]):
             raise Misuse(f"no source {source!r}", near(source, self.sources))
         pool = [entry for entry in self.entries if not source or entry.source.lower() == source.lower()]
         exact = [entry for entry in pool if entry.name == name]
-        found = exact or [entry for entry in pool if entry.name.lower() == name.lower()]
-        if len(found) == 1 or (found and {entry.name for entry in found} <= self.shared):
-            return found[0]
-        if found:
-            keys = " or ".join(entry.key for entry in found)
+        matches = exact or [entry for entry in pool if entry.name.lower() == name.lower()]
+        if len(matches) == 1 or (matches and {entry.name for entry in matches} <= self.shared):
+            return matches[0]
+        if matches:
+            keys = " or ".join(entry.key for entry in matches)
             raise Misuse(f"column {name!r} is ambiguous", f"Write {keys}")
-        known = [entry.name for entry in pool] if source or not self.sources else list(self)
-        raise Misuse(f"no column {name!r}" + (f" in {source}" if source else ""), near(name, known))
+        names = [entry.name for entry in pool] if source or not self.sources else list(self)
+        raise Misuse(f"no column {name!r}" + (f" in {source}" if source else ""), near(name, names))
 
 
 def _entries(source: str, schema: pa.Schema) -> Iterator[ScopeColumn]:

@@ -184,8 +184,8 @@ def _schema_error(text: str, error: SqlglotError) -> ExpressionError:
         return ExpressionError(text, "not a schema", _HOW)
     before = text[: end - len(word)].rpartition(",")[2].split()
     if len(before) == 1:
-        known = [name for type, name in _NAMES.items() if type not in (NULL, INTERVAL)]
-        hint = near(word.lower(), [*known, "decimal(p,s)", "array<T>"])
+        names = [name for type, name in _NAMES.items() if type not in (NULL, INTERVAL)]
+        hint = near(word.lower(), [*names, "decimal(p,s)", "array<T>"])
         return ExpressionError(text, f"no type {word!r}", hint, end - len(word), end)
     return ExpressionError(text, f"not a schema: {word!r} has no place there", _HOW, end - len(word), end)
 
@@ -202,10 +202,10 @@ def from_sql(type: exp.DataType) -> pa.DataType:
         (element,) = type.expressions
         if element.this != exp.DataType.Type.ARRAY:
             return pa.list_(from_sql(element))
-    known = _FROM_SQL.get(type.this)
-    if known is None or type.expressions:
+    arrow = _FROM_SQL.get(type.this)
+    if arrow is None or type.expressions:
         raise Misuse(f"type {type.sql('spark').lower()} is not supported", f"Supported types: {SUPPORTED}")
-    return known
+    return arrow
 
 
 def is_integral(type: pa.DataType) -> bool:

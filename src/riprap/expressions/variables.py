@@ -135,8 +135,8 @@ class _Updates:
         types: Types = {name: initial.type for name, initial in self.initials.items()}
         # A type widens at most seven times. Only decimals, which are refused, may gain a digit again and again.
         for _ in range(8 * len(types)):
-            found = self.bound(types)
-            wider = {name: self._wider(name, types[name], found[name]) for name in types}
+            bound = self.bound(types)
+            wider = {name: self._wider(name, types[name], bound[name]) for name in types}
             if wider == types:
                 break
             types = wider
@@ -155,14 +155,14 @@ class _Updates:
         own = [ScopeColumn(source="", name=name, type=type) for name, type in types.items()]
         scope = Scope(entries=(*self.scope.entries, *own), shared=self.scope.shared)
         binder = Binder(text=self.text, scope=scope, functions=self.functions)
-        found: dict[str, Expression] = {}
+        updates: dict[str, Expression] = {}
         for item in parse_items(self.text):
             named = binder.named(item)
             name = self._variable(binder, item, named)
-            if name in found:
+            if name in updates:
                 raise binder.error(item, f"two updates of variable {name}", "Keep one of them")
-            found[name] = named.expression
-        return {entry.name: found.get(entry.name, column(entry)) for entry in own}
+            updates[name] = named.expression
+        return {entry.name: updates.get(entry.name, column(entry)) for entry in own}
 
     def _variable(self, binder: Binder, item: exp.Expression, named: Named) -> str:
         if named.name in self.initials:
@@ -212,9 +212,9 @@ def _initial(name: str, text: str, functions: Functions) -> Expression:
     if len(items) != 1 or isinstance(items[0], exp.Alias):
         raise ExpressionError(text, f"variable {name} starts from one expression without a name")
     binder = Binder(text=text, scope=Scope(entries=()), functions=functions)
-    for found in items[0].find_all(exp.Column):
+    for reference in items[0].find_all(exp.Column):
         raise binder.error(
-            found, f"variable {name} starts from column {found.sql('spark')}", "Start from a constant"
+            reference, f"variable {name} starts from column {reference.sql('spark')}", "Start from a constant"
         )
     initial = binder.bind(items[0])
     if initial.type == NULL:

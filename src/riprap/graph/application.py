@@ -118,15 +118,15 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
             raise GraphError(f"place '{element}' ({location}): it names no operator")
         for each in operators:
             name = each.name if isinstance(each, Stream) else self.prefix + each
-            found = self.taken(name)
-            if found is None:
-                there = ", ".join(self._operators) or "none yet"
-                raise GraphError(f"place '{element}' ({location}): no operator '{name}'. There are: {there}")
-            if self._places.get(found.name, element) != element:
+            operator = self.taken(name)
+            if operator is None:
+                names = ", ".join(self._operators) or "none yet"
+                raise GraphError(f"place '{element}' ({location}): no operator '{name}'. There are: {names}")
+            if self._places.get(operator.name, element) != element:
                 raise GraphError(
-                    f"place '{element}' ({location}): '{found.name}' is in '{self._places[found.name]}' already"
+                    f"place '{element}' ({location}): '{operator.name}' is in '{self._places[operator.name]}' already"
                 )
-            self._places[found.name] = element
+            self._places[operator.name] = element
         self._restarts[element] = restart
         if process is not None and self._processes.setdefault(element, process) != process:
             raise GraphError(
@@ -139,11 +139,11 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         if self.taken(self.prefix + name) is not None or self.prefix + name in self._loops:
             raise GraphError(f"loop '{name}' ({location}): the name is taken")
         try:
-            known = parse_schema(schema) if isinstance(schema, str) else schema
+            parsed = parse_schema(schema) if isinstance(schema, str) else schema
         except ExpressionError as error:
             raise GraphError(f"loop '{name}' ({location}): {error}") from error
         self._loops[self.prefix + name] = None
-        return Stream(self.prefix + name, known, self.root)
+        return Stream(self.prefix + name, parsed, self.root)
 
     def close(self, loop: Stream, stream: Stream) -> None:
         """Say which stream a loop is."""

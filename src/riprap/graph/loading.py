@@ -16,11 +16,11 @@ def load(path: str | Path) -> Application:
         raise GraphError(f"'{path}' names no application: write file.py:name")
     if not Path(file).is_file():
         raise GraphError(f"'{file}' does not exist (asked for '{path}')")
-    found = runpy.run_path(file, run_name="riprap_application")
-    value = found.get(name)
+    globals_of = runpy.run_path(file, run_name="riprap_application")
+    value = globals_of.get(name)
     if callable(value) and not isinstance(value, Application):
         value = value()
     if not isinstance(value, Application):
-        there = [n for n, v in found.items() if isinstance(v, Application)]
-        raise GraphError(f"'{file}' has no application '{name}'; it has: {', '.join(there) or 'none'}")
+        names = [n for n, v in globals_of.items() if isinstance(v, Application)]
+        raise GraphError(f"'{file}' has no application '{name}'; it has: {', '.join(names) or 'none'}")
     return value

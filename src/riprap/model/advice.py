@@ -45,11 +45,11 @@ def advice(points: Sequence[Point]) -> list[str]:
 
 def grouped(points: Sequence[Point]) -> list[PredictionsByTechnique]:
     """Put techniques side by side that were asked the same."""
-    found: dict[tuple[float, ...], PredictionsByTechnique] = {}
+    groups: dict[tuple[float, ...], PredictionsByTechnique] = {}
     for point in points:
         key = tuple(axis.value(point.setting) for axis in AXES)
-        found.setdefault(key, {})[point.setting.technique] = point.prediction
-    return list(found.values())
+        groups.setdefault(key, {})[point.setting.technique] = point.prediction
+    return list(groups.values())
 
 
 def _price(cost: Cost) -> tuple[int, float]:
@@ -63,11 +63,11 @@ def below(one: Estimate, other: Estimate) -> bool:
 
 def _against(base: str, name: str, pairs: Sequence[tuple[Prediction, Prediction]]) -> str:
     said = [_tainted(pairs), _available(pairs)]
-    theirs, mine = pairs[0][0].cost, pairs[0][1].cost
-    more = mine.copies - theirs.copies
+    theirs, ours = pairs[0][0].cost, pairs[0][1].cost
+    more = ours.copies - theirs.copies
     price = f"It takes {copies(more)}" if more else "It takes as many copies"
-    if mine.checkpoint_bytes != theirs.checkpoint_bytes:
-        price += f" and writes {_written(mine)} instead of {_written(theirs)}"
+    if ours.checkpoint_bytes != theirs.checkpoint_bytes:
+        price += f" and writes {_written(ours)} instead of {_written(theirs)}"
     return f"<b>{escape(name)}</b> against <b>{escape(base)}</b>: {'; '.join(said)}. {price}."
 
 
@@ -184,8 +184,8 @@ def _spreading(made: Sequence[Prediction]) -> Iterator[str]:
 
 
 def _too_few(made: Sequence[Prediction]) -> Iterator[str]:
-    known = [p for p in made if p.tainted_tuples.mean > 0]
-    widths = [(p.tainted_tuples.high / p.tainted_tuples.mean - 1, p.replications) for p in known]
+    tainting = [p for p in made if p.tainted_tuples.mean > 0]
+    widths = [(p.tainted_tuples.high / p.tainted_tuples.mean - 1, p.replications) for p in tainting]
     if not widths:
         return
     width, count = max(widths)

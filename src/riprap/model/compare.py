@@ -59,17 +59,17 @@ class Comparison:
         predicted: Callable[[Compared], tuple[float, float]],
         measured: Callable[[Compared], float | None],
     ) -> list[tuple[str, str]]:
-        found = []
+        pairs = []
         for one, other in combinations(self.operators, 2):
             (low, high), (other_low, other_high) = predicted(one), predicted(other)
-            mine, its = measured(one), measured(other)
-            if mine is None or its is None or mine == its:
+            one_measured, its = measured(one), measured(other)
+            if one_measured is None or its is None or one_measured == its:
                 continue
             worse = low > other_high
             better = high < other_low
-            if (worse and mine < its) or (better and mine > its):
-                found.append((one.operator, other.operator))
-        return found
+            if (worse and one_measured < its) or (better and one_measured > its):
+                pairs.append((one.operator, other.operator))
+        return pairs
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -114,12 +114,12 @@ def compare(
     rate = max(campaign["rates"].values(), default=0.0) or sum(profile.rates.values())
     outage = max(campaign["seconds"], default=0.0) or max(campaign["tuples"]) / rate
     horizon = result["rows"] / rate
-    mine = _first_model(result["operators"])
+    operators = _first_model(result["operators"])
     made = []
-    for number, each in enumerate(mine):
+    for number, each in enumerate(operators):
         name = "+".join(each["targets"])
         if show is not None:
-            show(name, number / len(mine))
+            show(name, number / len(operators))
         first, *others = each["targets"]
         faults = Faults(crash=first, recovery=outage, together=((first, *others),) if others else ())
         prediction = predict(

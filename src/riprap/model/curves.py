@@ -68,7 +68,7 @@ def fit_figures(fits: Sequence[Fitted]) -> Iterator[Figure]:
     """Make a figure for each port and rate: what was observed and what was fitted (figures 5.10 and 5.11)."""
     for fit in fits:
         for rate in sorted({point[0] for point in fit.points}):
-            mine = sorted(point for point in fit.points if point[0] == rate)
+            points = sorted(point for point in fit.points if point[0] == rate)
 
             yield {
                 "group": f"{fit.operator}, port {fit.port}",
@@ -78,8 +78,8 @@ def fit_figures(fits: Sequence[Fitted]) -> Iterator[Figure]:
                 "y": "tuples to reprocess",
                 "base": 0,
                 "series": [
-                    {**_dots("observed", mine, 3), "colour": 0, "form": 0, "line": False},
-                    {**_dots("fitted", mine, 4), "colour": 1, "form": 1, "points_shown": False},
+                    {**_dots("observed", points, 3), "colour": 0, "form": 0, "line": False},
+                    {**_dots("fitted", points, 4), "colour": 1, "form": 1, "points_shown": False},
                 ],
             }
 

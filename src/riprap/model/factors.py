@@ -25,10 +25,10 @@ def fit_factors(lost: Floats, observed: Floats, state: float) -> tuple[float, fl
 
     # Beyond the cap nothing tells the slope: begin with one that reaches it late.
     slope = float(np.median(share[part > 0] / part[part > 0])) if (part > 0).any() else 0.0
-    found = least_squares(
+    fit = least_squares(
         away, x0=[0.01, max(slope, 1e-6)], bounds=([0, 0], [1, np.inf]), xtol=1e-14, ftol=1e-14
     )
-    alpha, beta = (float(f"{value:.4g}") if value > 1e-9 else 0.0 for value in found.x)
+    alpha, beta = (float(f"{value:.4g}") if value > 1e-9 else 0.0 for value in fit.x)
     return alpha, beta
 
 

@@ -47,14 +47,14 @@ def _lines(points: Sequence[Point], axis: Axis, axes: Sequence[Axis], measure: M
     settings = list(dict.fromkeys(tuple(each.value(p.setting) for each in others) for p in points))
     for dash, setting in enumerate(settings):
         for colour, technique in enumerate(techniques):
-            mine = [
+            chosen = [
                 p
                 for p in points
                 if p.setting.technique == technique
                 and tuple(each.value(p.setting) for each in others) == setting
             ]
             words = [f"{each.name} {each.words(v)}" for each, v in zip(others, setting, strict=True)]
-            mine.sort(key=lambda p: axis.value(p.setting))
+            chosen.sort(key=lambda p: axis.value(p.setting))
             # One technique goes without saying, and leaves colours to the other settings.
             single = len(techniques) == 1 and bool(words)
             name = ", ".join(words if single else [technique, *words])
@@ -65,8 +65,8 @@ def _lines(points: Sequence[Point], axis: Axis, axes: Sequence[Axis], measure: M
                 "form": look,
                 "dash": dash,
                 "hollow": dash % 2 == 1,
-                "points": [_point(p, axis, measure, name) for p in mine],
-                "alone": [_alone_point(p, axis, name) for p in mine],
+                "points": [_point(p, axis, measure, name) for p in chosen],
+                "alone": [_alone_point(p, axis, name) for p in chosen],
             }
 
 

@@ -17,13 +17,13 @@ def put_in(profile: Profile, fits: Sequence[Fit]) -> Profile:
     """Return a profile with the state and factors that were fitted, and what they assume."""
     operators = dict(profile.operators)
     for fit in fits:
-        known = operators.get(fit.operator, OperatorProfile())
-        if fit.port >= len(known.ports):
+        profiled = operators.get(fit.operator, OperatorProfile())
+        if fit.port >= len(profiled.ports):
             raise ModelError(
-                f"operator '{fit.operator}' has a port {fit.port}, and its profile has {len(known.ports)} ports: "
+                f"operator '{fit.operator}' has a port {fit.port}, and its profile has {len(profiled.ports)} ports: "
                 "describe each under 'ports', or measure them with `riprap profile`"
             )
-        ports = list(known.ports)
+        ports = list(profiled.ports)
         ports[fit.port] = replace(
             ports[fit.port],
             state=fit.state or ports[fit.port].state,
@@ -31,7 +31,7 @@ def put_in(profile: Profile, fits: Sequence[Fit]) -> Profile:
             beta=fit.beta,
             gamma=fit.gamma,
         )
-        operators[fit.operator] = replace(known, ports=tuple(ports))
+        operators[fit.operator] = replace(profiled, ports=tuple(ports))
     kept = [each for each in profile.assumed if not each.endswith((KEPT, UNFITTED))]
     notes = [fit.note for fit in fits if fit.note]
     return replace(profile, operators=operators, assumed=tuple(dict.fromkeys((*kept, *notes))))

@@ -25,7 +25,7 @@ def output_over_time(
     sources = {s.name for s in graph.of_kind(Source) if s.tick is None}
     sinks = {s.name for s in graph.of_kind(Sink)}
     came = 0.0
-    found = []
+    points = []
     # Elements take the same batches; what one did is added to what the others did with the same number.
     batches: dict[int, list[float]] = {}
     for line in metrics:
@@ -38,7 +38,7 @@ def output_over_time(
     for _, (rows, results) in sorted(batches.items()):
         if rows > 0:
             came += rows
-            found.append((came / rate, results * rate / rows))
-    if not found:
+            points.append((came / rate, results * rate / rows))
+    if not points:
         raise ModelError("the run has no batch that shows what its sources and sinks did")
-    return found
+    return points

@@ -60,50 +60,50 @@ _PUNCTUATION = " punctuation"
 
 
 def _part(operator: Operator, profile: Profile, punctuated: set[str]) -> Part:
-    mine = profile.operators[operator.name]
+    own = profile.operators[operator.name]
     streams = operator.outputs
     read = dict.fromkeys(s + _PUNCTUATION for port in operator.ports for s in port)
     marks = [s for s in read if s in punctuated]
     passes = bool(marks) and operator.traits.punctuation.startswith("passes")
-    marked = mine.punctuated > 0 or passes
+    marked = own.punctuated > 0 or passes
     outputs = (*streams, *((s + _PUNCTUATION for s in streams) if marked else ()))
     return Part(
         name=operator.name,
-        entries=tuple(_entries(operator, mine, profile, marks, passes, marked)),
+        entries=tuple(_entries(operator, own, profile, marks, passes, marked)),
         outputs=outputs,
-        profile=mine,
+        profile=own,
         sink=isinstance(operator, Sink),
         source=isinstance(operator, Source),
     )
 
 
 def _entries(
-    operator: Operator, mine: OperatorProfile, profile: Profile, marks: list[str], passes: bool, marked: bool
+    operator: Operator, own: OperatorProfile, profile: Profile, marks: list[str], passes: bool, marked: bool
 ) -> Iterator[PartPort]:
     streams = operator.outputs
 
     def shares(port: Port) -> tuple[float, ...]:
-        own = tuple(port.share(s) for s in streams)
-        return own + ((mine.punctuated,) * len(streams) if marked else ())
+        of_tuples = tuple(port.share(s) for s in streams)
+        return of_tuples + ((own.punctuated,) * len(streams) if marked else ())
 
     if isinstance(operator, Source):
-        yield PartPort(rate=profile.rates[operator.name], shares=shares(mine.ports[0]), port=mine.ports[0])
+        yield PartPort(rate=profile.rates[operator.name], shares=shares(own.ports[0]), port=own.ports[0])
     else:
-        for port, reads in zip(mine.ports, operator.ports, strict=True):
+        for port, reads in zip(own.ports, operator.ports, strict=True):
             yield PartPort(streams=reads, shares=shares(port), port=port)
-    if mine.tick is not None:
-        ticks = (mine.ticked,) * len(streams) + ((0.0,) * len(streams) if marked else ())
-        yield PartPort(rate=1.0 / mine.tick, shares=ticks, port=Port())
+    if own.tick is not None:
+        ticks = (own.ticked,) * len(streams) + ((0.0,) * len(streams) if marked else ())
+        yield PartPort(rate=1.0 / own.tick, shares=ticks, port=Port())
     if marks:
-        answers = (mine.on_punctuation,) * len(streams)
+        answers = (own.on_punctuation,) * len(streams)
         passed = ((1.0 if passes else 0.0,) * len(streams)) if marked else ()
         yield PartPort(streams=tuple(marks), shares=answers + passed, port=Port())
 
 
 def _check_names(graph: Graph, operators: list[Operator], profile: Profile) -> None:
-    there = {o.name for o in graph}
+    names = {o.name for o in graph}
     for name in (*profile.operators, *profile.rates, *profile.called.values()):
-        if name not in there:
+        if name not in names:
             raise ModelError(
                 f"the profile speaks of '{name}', which '{graph.name}' does not have. "
                 f"There are: {', '.join(o.name for o in graph)}"
@@ -130,11 +130,11 @@ def _check_names(graph: Graph, operators: list[Operator], profile: Profile) -> N
 def _check_streams(operator: Operator, port: Port) -> None:
     if not isinstance(port.selectivity, Mapping):
         return
-    there = ", ".join(operator.outputs)
+    names = ", ".join(operator.outputs)
     for stream in port.selectivity:
         if stream not in operator.outputs:
             raise ModelError(
-                f"operator '{operator.name}' has no stream '{stream}' to be selective about; there are: {there}"
+                f"operator '{operator.name}' has no stream '{stream}' to be selective about; there are: {names}"
             )
     for stream in operator.outputs:
         if stream not in port.selectivity:

@@ -185,13 +185,13 @@ def predict(
         (wired, asked, seed, first, min(_CHUNK, replications - first))
         for first in range(0, replications, _CHUNK)
     ]
-    told: list[Told] = []
+    replicated: list[Told] = []
     for made in (spread or in_threads)(chunks):
-        told += made
+        replicated += made
         if show is not None:
-            show(len(told) / replications)
+            show(len(replicated) / replications)
     seconds = time.perf_counter() - began
-    return _sum_up(wired, told, horizon, seconds)
+    return _sum_up(wired, replicated, horizon, seconds)
 
 
 def check_horizon(horizon: float) -> None:
@@ -226,8 +226,8 @@ def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: i
     if faults.crash is not None:
         name = profile.called.get(faults.crash, faults.crash)
         if not wired.nodes_of(name):
-            there = ", ".join(dict.fromkeys(n.part.name for n in wired.nodes))
-            raise ModelError(f"there is no operator '{faults.crash}' to crash; there are: {there}")
+            names = ", ".join(dict.fromkeys(n.part.name for n in wired.nodes))
+            raise ModelError(f"there is no operator '{faults.crash}' to crash; there are: {names}")
         at = horizon / 4 if faults.at is None else faults.at
         if not 0 <= at < horizon:
             raise ModelError(f"a crash at {at:g} s is not within the {horizon:g} s that are simulated")
@@ -260,12 +260,12 @@ def in_threads(chunks: Sequence[Replications]) -> Iterator[list[Told]]:
         yield from pool.map(run_chunk, chunks)
 
 
-def _sum_up(wired: Wired, told: Sequence[Told], horizon: float, seconds: float) -> Prediction:
+def _sum_up(wired: Wired, replicated: Sequence[Told], horizon: float, seconds: float) -> Prediction:
     def over(value: Callable[[Told], Any], most: float = math.inf) -> Estimate:
-        return Estimate.of(np.array([float(value(each)) for each in told]), most=most)
+        return Estimate.of(np.array([float(value(each)) for each in replicated]), most=most)
 
     fault_free = float(rate_without_faults(wired.wiring).sum()) * horizon
-    tainted_at = np.array([t.tainted for t in told], np.float64)
+    tainted_at = np.array([t.tainted for t in replicated], np.float64)
     tainted = Estimate.of(tainted_at.sum(1))
     return Prediction(
         availability=over(lambda t: t.up / horizon, 1.0),
@@ -276,19 +276,19 @@ def _sum_up(wired: Wired, told: Sequence[Told], horizon: float, seconds: float) 
         fault_free=fault_free,
         lost=over(lambda t: t.lost),
         crashes=over(lambda t: t.crashes),
-        replications=len(told),
-        leaps=sum(t.leaps for t in told),
+        replications=len(replicated),
+        leaps=sum(t.leaps for t in replicated),
         seconds=seconds,
         cost=cost_of(wired),
         sinks={name: Estimate.of(tainted_at[:, n]) for n, name in enumerate(wired.sinks)},
-        series=tuple(_series(told)),
+        series=tuple(_series(replicated)),
     )
 
 
-def _series(told: Sequence[Told]) -> Iterator[tuple[float, float]]:
+def _series(replicated: Sequence[Told]) -> Iterator[tuple[float, float]]:
     """Yield the clean and tainted tuples between ticks, on average."""
-    if len(told[0].series):
-        mean = np.mean([t.series for t in told], axis=0)
+    if len(replicated[0].series):
+        mean = np.mean([t.series for t in replicated], axis=0)
         for clean, tainted in np.diff(mean, axis=0, prepend=np.zeros((1, 2))):
             yield float(clean), float(tainted)
 

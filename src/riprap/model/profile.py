@@ -114,28 +114,28 @@ class Profile:
 
     def write(self, file: Path) -> None:
         """Write the profile, with what is as usual left out."""
-        told: dict[str, Any] = {"format": FORMAT, "rates": dict(self.rates)}
-        told["operators"] = {name: _told(operator) for name, operator in self.operators.items()}
-        told |= {"called": dict(self.called)} if self.called else {}
-        told |= {"assumed": list(self.assumed)} if self.assumed else {}
-        file.write_text(yaml.safe_dump(told, sort_keys=False, default_flow_style=None), encoding="utf-8")
+        content: dict[str, Any] = {"format": FORMAT, "rates": dict(self.rates)}
+        content["operators"] = {name: _told(operator) for name, operator in self.operators.items()}
+        content |= {"called": dict(self.called)} if self.called else {}
+        content |= {"assumed": list(self.assumed)} if self.assumed else {}
+        file.write_text(yaml.safe_dump(content, sort_keys=False, default_flow_style=None), encoding="utf-8")
 
 
 def read_profile(file: Path) -> Profile:
     """Read a profile from a file."""
     try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ModelError(f"the profile {file} cannot be read: {error}") from error
     try:
-        return profile_of(told)
+        return profile_of(content)
     except (ModelError, FormatError) as error:
         raise type(error)(f"{file}: {error}") from error
 
 
-def profile_of(told: Any) -> Profile:
+def profile_of(content: Any) -> Profile:
     """Make a profile of what YAML said."""
-    entries = _entries("a profile", told, ("format", "rates", "operators", "called", "assumed"))
+    entries = _entries("a profile", content, ("format", "rates", "operators", "called", "assumed"))
     if entries.get("format", FORMAT) != FORMAT:
         raise FormatError(f"its format is {entries['format']!r}; this version reads {FORMAT!r}")
     for name in ("rates", "operators"):
@@ -153,9 +153,9 @@ _OF_PORT = tuple(f.name for f in fields(Port))
 _OF_OPERATOR = tuple(f.name for f in fields(OperatorProfile))
 
 
-def _operator(name: str, told: Any) -> OperatorProfile:
+def _operator(name: str, content: Any) -> OperatorProfile:
     what = f"operator '{name}'"
-    entries = _entries(what, told or {}, (*_OF_OPERATOR, *_OF_PORT))
+    entries = _entries(what, content or {}, (*_OF_OPERATOR, *_OF_PORT))
     of_port = {key: value for key, value in entries.items() if key in _OF_PORT}
     if "ports" in entries and of_port:
         raise ModelError(f"{what}: {', '.join(of_port)} must be said of each of its ports")
@@ -178,12 +178,12 @@ def _told(operator: OperatorProfile) -> dict[str, Any]:
         }
         for port in operator.ports
     ]
-    told = {
+    numbers = {
         f.name: getattr(operator, f.name)
         for f in fields(OperatorProfile)
         if f.name != "ports" and getattr(operator, f.name) != getattr(usual, f.name)
     }
-    return {**told, **ports[0]} if len(ports) == 1 else {**told, "ports": ports}
+    return {**numbers, **ports[0]} if len(ports) == 1 else {**numbers, "ports": ports}
 
 
 def _plainly(value: Any) -> Any:
@@ -223,10 +223,10 @@ def _number(what: str, value: object, *, above: bool = False) -> None:
         raise ModelError(f"{what} is {value!r}: give a number {least}")
 
 
-def _entries(what: str, told: Any, known: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(told, Mapping):
-        raise ModelError(f"{what}: expected entries by name, got {told!r}")
-    for name in told:
-        if name not in known:
-            raise ModelError(f"{what}: there is no entry '{name}'; there are: {', '.join(known)}")
-    return dict(told)
+def _entries(what: str, content: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ModelError(f"{what}: expected entries by name, got {content!r}")
+    for name in content:
+        if name not in names:
+            raise ModelError(f"{what}: there is no entry '{name}'; there are: {', '.join(names)}")
+    return dict(content)

@@ -92,15 +92,15 @@ class _Measuring:
         """Refuse a run that does not tell what an operator did."""
         own = self._of(operator.name, self.lines)
         if not own:
-            there = ", ".join(dict.fromkeys(name for line in self.lines for name in line["operators"]))
+            names = ", ".join(dict.fromkeys(name for line in self.lines for name in line["operators"]))
             raise ModelError(
-                f"the run says nothing of operator '{operator.name}'; it has: {there}. "
+                f"the run says nothing of operator '{operator.name}'; it has: {names}. "
                 "It is of another version of the application: run this one"
             )
-        told = {"ports": len(operator.ports) > 1, "streams": len(operator.outputs) > 1}
-        if any(needed and entry not in did for did in own for entry, needed in told.items()):
+        several = {"ports": len(operator.ports) > 1, "streams": len(operator.outputs) > 1}
+        if any(needed and entry not in did for did in own for entry, needed in several.items()):
             raise ModelError(
-                f"the run does not tell the {'ports' if told['ports'] else 'streams'} of operator '{operator.name}' "
+                f"the run does not tell the {'ports' if several['ports'] else 'streams'} of operator '{operator.name}' "
                 "apart: an earlier version of Riprap made it. Run the application again"
             )
 
@@ -197,7 +197,7 @@ class _Measuring:
         return _short(median(steady)) if steady else 0.0
 
     def _times(self, operator: Operator, lines: Sequence[MetricsLine]) -> list[float]:
-        found = []
+        times = []
         for line in lines:
             own = line["operators"].get(operator.name)
             if own is None or not own["in"]:
@@ -209,8 +209,8 @@ class _Measuring:
             elif isinstance(operator, Sink):
                 sinks = [line["operators"].get(s.name, {"in": 0})["in"] for s in self.graph.of_kind(Sink)]
                 spent += line["seconds"]["publish"] / sum(sinks)
-            found.append(spent)
-        return found
+            times.append(spent)
+        return times
 
     def _states(self, operator: Operator) -> list[float]:
         """Return the tuples each port remembers when it is full, in the last quarter of the batches.

@@ -166,11 +166,11 @@ def _holders(figures: Sequence[Figure], first: int) -> str:
     """Write the places that the script draws figures into, those of a group together."""
     made = []
     numbered = enumerate(figures, first)
-    for group, mine in groupby(numbered, key=lambda pair: pair[1].get("group", "")):
+    for group, members in groupby(numbered, key=lambda pair: pair[1].get("group", "")):
         shapes = [
             f'<figure class="card{" wide" if each.get("wide") else ""}"><figcaption>{escape(each["title"])}'
             f'<small>{escape(each["note"])}</small></figcaption><div id="figure-{number}"></div></figure>'
-            for number, each in mine
+            for number, each in members
         ]
         heading = f"<h3>{escape(group)}</h3>" if group else ""
         made.append(f'{heading}<div class="figures">{"".join(shapes)}</div>')

@@ -36,20 +36,20 @@ def points_table(points: Sequence[Point]) -> str:
 
 
 def _measured(
-    mine: Prediction, rivals: Sequence[Prediction], everyone: Sequence[Prediction]
+    prediction: Prediction, rivals: Sequence[Prediction], everyone: Sequence[Prediction]
 ) -> Iterator[str]:
     for measure in MEASURES:
-        best = _is_best(mine, rivals, measure)
+        best = _is_best(prediction, rivals, measure)
         scale = _span([b for p in everyone for b in measure.bounds(measure.of(p)) or (measure.of(p).mean,)])
         # A share is drawn where its tuples are.
-        drawn = "" if measure.percent else _interval(measure, measure.of(mine), scale)
-        yield _cell(drawn + _two_lines(measure.words(measure.of(mine))), best)
-    yield _cell(f"+{mine.cost.copies}", _is_cheapest(mine, rivals, lambda p: p.cost.copies))
-    written = escape(bytes_a_second(mine.cost.checkpoint_bytes))
-    yield _cell(written, _is_cheapest(mine, rivals, lambda p: p.cost.checkpoint_bytes))
-    yield _cell(_two_lines(shown(mine.alone)), False)
-    yield _cell(_two_lines(shown(mine.lost)), False)
-    yield _cell(_two_lines(shown(mine.crashes)), False)
+        drawn = "" if measure.percent else _interval(measure, measure.of(prediction), scale)
+        yield _cell(drawn + _two_lines(measure.words(measure.of(prediction))), best)
+    yield _cell(f"+{prediction.cost.copies}", _is_cheapest(prediction, rivals, lambda p: p.cost.copies))
+    written = escape(bytes_a_second(prediction.cost.checkpoint_bytes))
+    yield _cell(written, _is_cheapest(prediction, rivals, lambda p: p.cost.checkpoint_bytes))
+    yield _cell(_two_lines(shown(prediction.alone)), False)
+    yield _cell(_two_lines(shown(prediction.lost)), False)
+    yield _cell(_two_lines(shown(prediction.crashes)), False)
 
 
 def _two_lines(words: str) -> str:
@@ -64,7 +64,7 @@ def _cell(content: str, best: bool) -> str:
     return f'<td class="best" title="{_BEST}"><span class="tick">✓</span>{content}</td>'
 
 
-def _is_best(mine: Prediction, rivals: Sequence[Prediction], measure: Measure) -> bool:
+def _is_best(prediction: Prediction, rivals: Sequence[Prediction], measure: Measure) -> bool:
     """Say whether nobody is surely better and somebody is surely worse."""
 
     def better(one: Prediction, other: Prediction) -> bool:
@@ -74,14 +74,14 @@ def _is_best(mine: Prediction, rivals: Sequence[Prediction], measure: Measure) -
     def beaten(one: Prediction) -> bool:
         return any(better(other, one) for other in rivals)
 
-    return not beaten(mine) and any(beaten(other) for other in rivals)
+    return not beaten(prediction) and any(beaten(other) for other in rivals)
 
 
 def _is_cheapest(
-    mine: Prediction, rivals: Sequence[Prediction], price: Callable[[Prediction], float | None]
+    prediction: Prediction, rivals: Sequence[Prediction], price: Callable[[Prediction], float | None]
 ) -> bool:
     prices = [p for p in map(price, rivals) if p is not None]
-    return len(prices) == len(rivals) and price(mine) == min(prices) < max(prices)
+    return len(prices) == len(rivals) and price(prediction) == min(prices) < max(prices)
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
@@ -137,10 +137,10 @@ def comparison_table(comparison: Comparison) -> str:
     return _table(heads, rows)
 
 
-def _predicted(mine: Compared, everyone: Sequence[Compared], measure: Measure) -> str:
+def _predicted(compared: Compared, everyone: Sequence[Compared], measure: Measure) -> str:
     all_of = [measure.of(each.prediction) for each in everyone]
     scale = _span([b for e in all_of for b in measure.bounds(e) or (e.mean,)])
-    estimate = measure.of(mine.prediction)
+    estimate = measure.of(compared.prediction)
     return f"<td>{_interval(measure, estimate, scale)}{_two_lines(measure.words(estimate))}</td>"
 
 

@@ -47,9 +47,9 @@ class Checkpoints:
 
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
         _known(parts, self.operators)
-        mine = self.operators or tuple(p.name for p in parts if p.stateful)
+        names = self.operators or tuple(p.name for p in parts if p.stateful)
         age = (0.0, self.every) if self.age is None else (self.age, self.age)
-        return {name: Protection(restore="checkpoint", age=age, every=self.every) for name in mine}
+        return {name: Protection(restore="checkpoint", age=age, every=self.every) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class ConsistentRegion:
 
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
         _known(parts, self.operators)
-        mine = self.operators or tuple(p.name for p in parts if not (p.source or p.sink))
-        return {name: Protection(restore="whole", kept=True, every=self.period) for name in mine}
+        names = self.operators or tuple(p.name for p in parts if not (p.source or p.sink))
+        return {name: Protection(restore="whole", kept=True, every=self.period) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class Annotated:
 
 
 def _known(parts: Sequence[Part], names: Sequence[str]) -> None:
-    there = {p.name for p in parts}
+    operators = {p.name for p in parts}
     for name in names:
-        if name not in there:
+        if name not in operators:
             raise ModelError(
-                f"there is no operator '{name}' to protect; there are: {', '.join(sorted(there))}"
+                f"there is no operator '{name}' to protect; there are: {', '.join(sorted(operators))}"
             )

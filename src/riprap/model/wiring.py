@@ -135,14 +135,14 @@ Members = tuple[tuple[int, int], ...]
 
 def _units(nodes: Sequence[Node], together: Sequence[Sequence[str]]) -> Iterator[Members]:
     """Say what fails together: the named operators replica by replica, every other copy alone."""
-    there = {n.part.name for n in nodes}
+    operators = {n.part.name for n in nodes}
     taken: set[str] = set()
     for names in together:
         for name in names:
-            if name not in there:
-                known = ", ".join(sorted(there))
+            if name not in operators:
+                listed = ", ".join(sorted(operators))
                 raise ModelError(
-                    f"there is no operator '{name}' to fail together with others; there are: {known}"
+                    f"there is no operator '{name}' to fail together with others; there are: {listed}"
                 )
             if name in taken:
                 raise ModelError(f"operator '{name}' is to fail together with two sets of others")

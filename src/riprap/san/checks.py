@@ -84,11 +84,11 @@ def _check_function(where: str, text: str, places: list[str], net: Net) -> None:
 
 
 def _check_known(where: str, text: str, used: Iterable[str], names: Iterable[str]) -> None:
-    known = list(names)
+    listed = list(names)
     for name in used:
-        if name not in known:
+        if name not in listed:
             raise UnknownNameError(
-                f"{where}: '{text}' uses '{name}', which is not there. There are: {', '.join(known) or 'no names'}"
+                f"{where}: '{text}' uses '{name}', which is not there. There are: {', '.join(listed) or 'no names'}"
             )
 
 
@@ -131,12 +131,12 @@ def _check_arcs(where: str, activity: Activity, places: list[str]) -> None:
 
 
 def _check_cases(where: str, activity: Activity, parameters: Mapping[str, float]) -> None:
-    known = [constant(str(case.probability), parameters) for case in activity.cases]
-    for number, value in enumerate(known, start=1):
+    chances = [constant(str(case.probability), parameters) for case in activity.cases]
+    for number, value in enumerate(chances, start=1):
         if value is not None and not -SUM_WITHIN <= value <= 1 + SUM_WITHIN:
             raise ProbabilityError(f"{where}: case {number} has probability {value:g}")
-    if known == [None]:
+    if chances == [None]:
         raise ProbabilityError(f"{where}: its only case is not sure to happen")
-    constants = [value for value in known if value is not None]
-    if known and len(constants) == len(known) and abs(sum(constants) - 1) > SUM_WITHIN:
+    constants = [value for value in chances if value is not None]
+    if chances and len(constants) == len(chances) and abs(sum(constants) - 1) > SUM_WITHIN:
         raise ProbabilityError(f"{where}: the probabilities of its cases sum to {sum(constants):g}, not to 1")

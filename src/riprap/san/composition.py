@@ -63,11 +63,11 @@ def replicate(name: str, net: Net, count: int, shared: Sequence[str] = ()) -> Ne
 
 def _renamed(activity: Activity, name: str, names: Callable[[str], str]) -> Activity:
     def arcs(each: Mapping[str, int]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        renamed: dict[str, int] = {}
         for place, tokens in each.items():
             # Two places of one net may have become the same one.
-            found[names(place)] = found.get(names(place), 0) + tokens
-        return found
+            renamed[names(place)] = renamed.get(names(place), 0) + tokens
+        return renamed
 
     def code(text: object) -> str:
         return rename(str(text), names)

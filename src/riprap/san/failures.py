@@ -78,9 +78,9 @@ def cycle(names: Sequence[str]) -> list[str]:
 
 def _value(wiring: Wiring, text: str, marking: Sequence[int]) -> float:
     held = {place: float(marking[i]) for place, i in wiring.places.items()}
-    found = constant(text, {**wiring.net.parameters, **held})
-    assert found is not None
-    return found
+    value = constant(text, {**wiring.net.parameters, **held})
+    assert value is not None
+    return value
 
 
 def _list(values: Sequence[float]) -> str:

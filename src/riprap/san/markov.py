@@ -63,7 +63,7 @@ def solve(
     chain = explore(net, rewards, most)
     steady = lru_cache(lambda: steady_state(chain))
     moment = lru_cache(lambda at: transient(chain, at))
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     numbers = {True: 0, False: 0}
     for reward in rewards:
         is_rate = isinstance(reward, Rate)
@@ -73,13 +73,13 @@ def solve(
         start, end = span(reward.when, math.inf)
         match reward.when:
             case Steady():
-                found[reward.name] = float(steady() @ worth)
+                values[reward.name] = float(steady() @ worth)
             case At():
-                found[reward.name] = float(moment(end)[0] @ worth)
+                values[reward.name] = float(moment(end)[0] @ worth)
             case _:
                 total = float((moment(end)[1] - moment(start)[1]) @ worth) + (bonus if start == 0 else 0.0)
-                found[reward.name] = total / (end - start) if isinstance(reward.when, Mean) else total
-    return Solution(values=found, states=len(chain.markings), seconds=clock() - began)
+                values[reward.name] = total / (end - start) if isinstance(reward.when, Mean) else total
+    return Solution(values=values, states=len(chain.markings), seconds=clock() - began)
 
 
 def transient(chain: Chain, at: float) -> tuple[Floats, Floats]:
@@ -137,14 +137,14 @@ def steady_state(chain: Chain) -> Floats:
     classes, member = csgraph.connected_components(chain.rates, directed=True, connection="strong")
     source, target = chain.rates.nonzero()
     left = set(member[source[member[source] != member[target]]].tolist())
-    found = np.zeros(count)
+    shares = np.zeros(count)
     closed = [c for c in range(classes) if c not in left]
     weights = _ending(chain, member, closed)
     for c, weight in zip(closed, weights, strict=True):
         if weight > 0:
             inside = np.flatnonzero(member == c)
-            found[inside] = weight * _stationary(chain.rates[inside][:, inside])
-    return found
+            shares[inside] = weight * _stationary(chain.rates[inside][:, inside])
+    return shares
 
 
 def _ending(chain: Chain, member: Any, closed: list[int]) -> list[float]:
@@ -171,19 +171,19 @@ def _stationary(rates: Any) -> Floats:
     balance = (rates - sparse.diags_array(outflow)).T.tocsr()
     step: Any = rates.T.tocsr() / (1.1 * outflow.max())
     stay = 1.0 - outflow / (1.1 * outflow.max())
-    found = np.full(count, 1.0 / count)
+    shares = np.full(count, 1.0 / count)
     for _ in range(_GUESSES):
-        found = step @ found + stay * found
+        shares = step @ shares + stay * shares
     # One state is given the weight 1, and the others balance. It has to be a likely one: the weights of others may be
     # larger by any factor, and with it the error.
     for _ in range(3):
-        given = int(np.argmax(found))
+        given = int(np.argmax(shares))
         others = np.flatnonzero(np.arange(count) != given)
-        found = np.ones(count)
-        found[others] = splu(balance[others][:, others].tocsc()).solve(
+        shares = np.ones(count)
+        shares[others] = splu(balance[others][:, others].tocsc()).solve(
             -balance[others][:, [given]].toarray().ravel()
         )
-        if found.max() < _LIKELY:
+        if shares.max() < _LIKELY:
             break
-    scaled: Floats = np.maximum(found, 0.0) / found.sum()
+    scaled: Floats = np.maximum(shares, 0.0) / shares.sum()
     return scaled

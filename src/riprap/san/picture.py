@@ -72,8 +72,8 @@ def draw_net(net: Net) -> str:
         for slot in passed:
             points += [(columns[slot.layer][0], across[slot]), (columns[slot.layer][1], across[slot])]
         points += [(columns[last.layer][0], across[last]), _side(shapes, middle, last.name, -1)]
-        there, back = (edge.source, edge.target) in directions, (edge.target, edge.source) in directions
-        _draw_line(body, points, there, back)
+        forth, back = (edge.source, edge.target) in directions, (edge.target, edge.source) in directions
+        _draw_line(body, points, forth, back)
     for key, at in middle.items():
         _draw_shape(body, shapes[key], *at)
     width = columns[-1][1] + 2 * MARGIN
@@ -95,7 +95,7 @@ def _side(
     return x + side * _SIZES[shapes[key].kind][0] / 2, y
 
 
-def _draw_line(parent: xml.Element, points: list[tuple[float, float]], there: bool, back: bool) -> None:
+def _draw_line(parent: xml.Element, points: list[tuple[float, float]], forth: bool, back: bool) -> None:
     path = f"M{decimal(points[0][0])} {decimal(points[0][1])}"
     for (x, y), (to_x, to_y) in pairwise(points):
         if y == to_y:
@@ -104,7 +104,7 @@ def _draw_line(parent: xml.Element, points: list[tuple[float, float]], there: bo
             bend = (x + to_x) / 2
             path += f"C{decimal(bend)} {decimal(y)} {decimal(bend)} {decimal(to_y)} {decimal(to_x)} {decimal(to_y)}"
     xml.SubElement(parent, "path", {"d": path, "fill": "none", "stroke": OUTSIDE, "stroke-width": "1.3"})
-    for shown, (x, y), way in ((there, points[-1], -1), (back, points[0], 1)):
+    for shown, (x, y), way in ((forth, points[-1], -1), (back, points[0], 1)):
         if shown:
             head = f"M{decimal(x)} {decimal(y)}l{decimal(way * ARROW)} -3.5v7z"
             xml.SubElement(parent, "path", {"d": head, "fill": OUTSIDE})

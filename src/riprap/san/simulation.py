@@ -116,12 +116,12 @@ class _Call:
 
     def values(self) -> Floats:
         """Return the rewards in the order in which they were asked for, means divided by their time."""
-        found = np.empty_like(self.work.out)
+        values = np.empty_like(self.work.out)
         for k, reward in enumerate(self.rewards):
             start, end = self.tables.spans[k]
             time = end - start if isinstance(reward.when, Mean | Steady) else 1.0
-            found[:, self.compiled.rewards.index(reward)] = self.work.out[:, k] / time
-        return found
+            values[:, self.compiled.rewards.index(reward)] = self.work.out[:, k] / time
+        return values
 
 
 OnProgress = Callable[[int, int], None]
@@ -159,25 +159,25 @@ def simulate(
         raise NetError(f"net '{net.name}': cannot be simulated {wanted} times")
     compiled = compile_net(net, rewards, until)
     began = clock()
-    found = np.empty((0, len(compiled.rewards)))
+    values_so_far = np.empty((0, len(compiled.rewards)))
     completions = 0
-    while len(found) < wanted:
-        chunks = [found]
-        for values, completed in _run_all(compiled, seed, len(found), wanted, jobs):
+    while len(values_so_far) < wanted:
+        chunks = [values_so_far]
+        for values, completed in _run_all(compiled, seed, len(values_so_far), wanted, jobs):
             chunks.append(values)
             completions += completed
             if progress is not None:
                 progress(sum(map(len, chunks)), wanted)
-        found = np.concatenate(chunks)
+        values_so_far = np.concatenate(chunks)
         if precision is not None:
-            wanted = max(wanted, precision.wants(found))
+            wanted = max(wanted, precision.wants(values_so_far))
     confidence = precision.confidence if precision is not None else 0.95
     return Simulation(
         estimates={
-            reward.name: RewardEstimate.of(found[:, k], confidence)
+            reward.name: RewardEstimate.of(values_so_far[:, k], confidence)
             for k, reward in enumerate(compiled.rewards)
         },
-        replications=len(found),
+        replications=len(values_so_far),
         completions=completions,
         seconds=clock() - began,
         seed=seed,

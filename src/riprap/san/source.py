@@ -105,8 +105,8 @@ def _conditions(wiring: Wiring, texts: Sequence[list[str] | None]) -> Iterator[l
 def _values(wiring: Wiring, texts: Sequence[str | None], every: bool = False) -> Iterator[list[str]]:
     """Yield what returns the values of expressions; numbers that no marking changes are data, not code."""
     for text in texts:
-        known = text is None or (not every and constant(text, wiring.net.parameters) is not None)
-        yield [] if known else [f"return {render_float(expression(str(text)), wiring.names)}"]
+        constant_value = text is None or (not every and constant(text, wiring.net.parameters) is not None)
+        yield [] if constant_value else [f"return {render_float(expression(str(text)), wiring.names)}"]
 
 
 def _functions(wiring: Wiring, texts: Sequence[list[str]]) -> Iterator[list[str]]:

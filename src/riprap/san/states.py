@@ -55,9 +55,9 @@ class _Explorer:
     def fail(self, code: int, j: int, marking: Sequence[int], place: int = 0) -> SolutionError:
         return failure(self.wiring, [code, j, place], marking)
 
-    def number(self, known: float, function: str, j: int, marking: Sequence[int]) -> float:
+    def number(self, fixed: float, function: str, j: int, marking: Sequence[int]) -> float:
         """Return a number that is known, or else comes from code."""
-        return float(self.call[function](j, marking, self.parameters)) if math.isnan(known) else float(known)
+        return float(self.call[function](j, marking, self.parameters)) if math.isnan(fixed) else float(fixed)
 
     def enabled(self, j: int, marking: Marking) -> bool:
         self.current = marking
@@ -82,7 +82,7 @@ class _Explorer:
         near_one = kernel.SUM_WITHIN
         if not (all(-near_one <= x <= 1 + near_one for x in chances) and abs(sum(chances) - 1) <= near_one):
             raise self.fail(kernel.BAD_CHANCE, j, taken)
-        found = []
+        outcomes = []
         for c, chance in zip(cases, chances, strict=True):
             if chance > 0:
                 after = list(taken)
@@ -90,8 +90,8 @@ class _Explorer:
                 if n.flags[j] & kernel.PUTS_BY_CODE:
                     self.call["put"](c, after, p, e)
                     self._check(e, j, after)
-                found.append((chance, tuple(after)))
-        return found, earned
+                outcomes.append((chance, tuple(after)))
+        return outcomes, earned
 
     def _check(self, e: list[int], j: int, marking: list[int]) -> None:
         if e[0]:

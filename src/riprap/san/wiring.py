@@ -95,11 +95,11 @@ def wire(net: Net, rewards: tuple[Reward, ...]) -> Wiring:
 
 def _by_name(names: Iterable[set[str]]) -> dict[str, set[int]]:
     """Return who is in which of the sets, by number."""
-    found: dict[str, set[int]] = {}
+    numbers: dict[str, set[int]] = {}
     for number, each in enumerate(names):
         for name in each:
-            found.setdefault(name, set()).add(number)
-    return found
+            numbers.setdefault(name, set()).add(number)
+    return numbers
 
 
 def _rate_reads(activity: Activity) -> set[str]:

@@ -157,8 +157,8 @@ def make_work(wiring: Wiring, count: int, traced: int) -> Work:
 
 
 def _numbers(wiring: Wiring, texts: Iterable[str]) -> list[float]:
-    known = (constant(text, wiring.net.parameters) for text in texts)
-    return [math.nan if value is None else value for value in known]
+    constants = (constant(text, wiring.net.parameters) for text in texts)
+    return [math.nan if value is None else value for value in constants]
 
 
 def _starts(lengths: Sequence[int]) -> Ints:

@@ -37,13 +37,13 @@ def schema_of_records(
         raise GraphError(f"{what}(format=...) is 'csv', 'json' or 'text', got {format!r}")
     if schema is None and format != "text":
         raise GraphError(f"{what}(...) of {format} needs schema=, such as 'ticker string, price double'")
-    known = TEXT_SCHEMA if schema is None else schema_of(schema)
+    wanted = TEXT_SCHEMA if schema is None else schema_of(schema)
     if format == "text":
-        wrong = [f for f in known if f.name not in text or f.type != TEXT_COLUMNS[f.name]]
-        if wrong or not len(known):
-            there = ", ".join(f"{n} {'bigint' if n == 'number' else 'string'}" for n in text)
-            raise GraphError(f"{what}: the schema of text is made of {there}, got '{known.names}'")
-    return known
+        wrong = [f for f in wanted if f.name not in text or f.type != TEXT_COLUMNS[f.name]]
+        if wrong or not len(wanted):
+            columns = ", ".join(f"{n} {'bigint' if n == 'number' else 'string'}" for n in text)
+            raise GraphError(f"{what}: the schema of text is made of {columns}, got '{wanted.names}'")
+    return wanted
 
 
 def text_holds(format: str, kind: pa.DataType) -> bool:

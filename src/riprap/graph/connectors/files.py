@@ -149,20 +149,20 @@ def _files(
     if chosen not in ("parquet", "csv", "json", "text"):
         raise GraphError(f"{what}(format=...) is 'parquet', 'csv', 'json' or 'text', got {chosen!r}")
     if chosen != "parquet":
-        known = schema_of_records(what, chosen, schema, text=_TEXT)
+        columns = schema_of_records(what, chosen, schema, text=_TEXT)
     else:
-        known = schema_of(schema) if schema is not None else _schema_of_parquet(patterns)
+        columns = schema_of(schema) if schema is not None else _schema_of_parquet(patterns)
     if last_line is not None and (
-        chosen != "text" or "line" not in known.names or not isinstance(last_line, str)
+        chosen != "text" or "line" not in columns.names or not isinstance(last_line, str)
     ):
         raise GraphError(
             f"{what}(last_line=...) takes a text, for files of text with a column 'line'; got {last_line!r} for "
-            f"{chosen} files with {', '.join(known.names)}"
+            f"{chosen} files with {', '.join(columns.names)}"
         )
     return Files(
         patterns=patterns,
         format=chosen,
-        schema=known,
+        schema=columns,
         rate=tuples_a_second(rate),
         scan=scan,
         on_bad_record=check_on_bad_record(what, on_bad_record),
@@ -176,7 +176,7 @@ def list_files(patterns: Sequence[str], format: SourceFormat) -> list[str]:
     """Expand paths, folders and patterns to files of a format, each pattern's in order of name."""
     # Text files are named in any way.
     endings = tuple(e for e, f in FORMATS.items() if f == format) if format != "text" else ("",)
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for pattern in patterns:
         if Path(pattern).is_dir():
             names = [n for n in _in_folder(pattern) if _plain_ending(n).endswith(endings)]
@@ -185,8 +185,8 @@ def list_files(patterns: Sequence[str], format: SourceFormat) -> list[str]:
             # A file of that very name is meant, whatever else its brackets could mean.
             matches = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
             names = [n for n in matches if n == pattern or not _is_hidden(Path(n).name)]
-        found.update(dict.fromkeys(sorted(n for n in names if Path(n).is_file())))
-    return list(found)
+        paths.update(dict.fromkeys(sorted(n for n in names if Path(n).is_file())))
+    return list(paths)
 
 
 def _in_folder(folder: str) -> Iterable[str]:
@@ -220,13 +220,13 @@ def _folder_names(pattern: str) -> Iterable[str]:
 
 
 def _schema_of_parquet(patterns: Sequence[str]) -> pa.Schema:
-    found = list_files(patterns, "parquet")
-    if not found:
+    paths = list_files(patterns, "parquet")
+    if not paths:
         raise GraphError(f"no Parquet file matches {', '.join(patterns)}: check the path, or give schema=")
     try:
-        schema = pq.read_schema(found[0]).remove_metadata()
+        schema = pq.read_schema(paths[0]).remove_metadata()
     except (pa.ArrowInvalid, OSError) as error:
-        raise GraphError(f"cannot read the schema of {found[0]}: {error}") from error
+        raise GraphError(f"cannot read the schema of {paths[0]}: {error}") from error
     # Of no rows, everything fits that can be held at all.
-    held(schema.empty_table(), found[0])
+    held(schema.empty_table(), paths[0])
     return schema

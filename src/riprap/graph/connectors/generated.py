@@ -37,10 +37,10 @@ class Generated:
 
 def rate(tuples_per_second: float, *, limit: int | None = None) -> Generated:
     """Make numbered tuples at a pace: ``time timestamp, value bigint``, from 0; ``limit`` of them, or without end."""
-    known = tuples_a_second(tuples_per_second)
-    assert known is not None
+    speed = tuples_a_second(tuples_per_second)
+    assert speed is not None
     return Generated(
-        rate=known, limit=_limit("rate", limit), schema=pa.schema([_TIME, pa.field("value", pa.int64())])
+        rate=speed, limit=_limit("rate", limit), schema=pa.schema([_TIME, pa.field("value", pa.int64())])
     )
 
 

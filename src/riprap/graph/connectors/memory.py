@@ -180,22 +180,22 @@ def _cast(table: pa.Table, wanted: pa.Schema) -> pa.Table:
 def _dictionaries(data: Any) -> list[Mapping[str, object]]:
     if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
         raise GraphError(f"rows(...) got a {type(data).__name__}: {_GIVE}")
-    found = list(data)
-    for number, row in enumerate(found):
+    dictionaries = list(data)
+    for number, row in enumerate(dictionaries):
         if not isinstance(row, Mapping):
             raise GraphError(f"rows(...): row {number} is a {type(row).__name__}: {_GIVE}")
-    return found
+    return dictionaries
 
 
 def _from_dictionaries(rows: Iterable[Mapping[str, object]], wanted: pa.Schema) -> pa.Table:
-    found = [dict(row) for row in rows]
-    for number, row in enumerate(found):
+    copies = [dict(row) for row in rows]
+    for number, row in enumerate(copies):
         unknown = [key for key in row if key not in wanted.names]
         if unknown:
             raise GraphError(
                 f"rows(...): row {number} has '{unknown[0]}', which is not in the schema: {', '.join(wanted.names)}"
             )
-    return pa.Table.from_pylist(found, schema=wanted)
+    return pa.Table.from_pylist(copies, schema=wanted)
 
 
 def callback(function: Callable[[int, pa.Table], None]) -> Callback:

@@ -101,8 +101,8 @@ def notation_of(what: str, format: str, options: Mapping[str, object], *, files:
     >>> notation_of("files", "csv", {"sep": ";", "nullValue": "NULL"}).sep
     ';'
     """
-    there = {"csv": ReadOptions if files else CsvOptions}.get(format)
-    names = list(there.__annotations__) if there else ["encoding"] if format != "parquet" and files else []
+    typed = {"csv": ReadOptions if files else CsvOptions}.get(format)
+    names = list(typed.__annotations__) if typed else ["encoding"] if format != "parquet" and files else []
     _refuse_unknown(f"{what}(...) of {format}", options, names, _ELSEWHERE)
     given = dict(options)
     nulls = given.pop("nullValue", ())
@@ -136,11 +136,11 @@ def writing_of(format: str, options: Mapping[str, object]) -> Writing:
     if format == "csv":
         names = {**CompressionOptions.__annotations__, **names}
     _refuse_unknown(f"{format}(...)", options, list(names), _ELSEWHERE_OF_WRITERS)
-    there = _COMPRESSIONS[format]
-    compression = options.get("compression", there[0])
+    kinds = _COMPRESSIONS[format]
+    compression = options.get("compression", kinds[0])
     compression = "none" if compression == "uncompressed" else compression
-    if compression not in there:
-        raise GraphError(f"{format}(compression=...) is one of {', '.join(there)}, got {compression!r}")
+    if compression not in kinds:
+        raise GraphError(f"{format}(compression=...) is one of {', '.join(kinds)}, got {compression!r}")
     null = options.get("nullValue", "")
     if not isinstance(null, str) or any(c in null for c in '"\r\n'):
         raise GraphError(f"csv(nullValue=...) takes a text without quotes and line breaks, got {null!r}")
@@ -166,22 +166,22 @@ def writing_of(format: str, options: Mapping[str, object]) -> Writing:
 
 
 def _refuse_unknown(
-    what: str, options: Mapping[str, object], there: Sequence[str], elsewhere: Mapping[str, str]
+    what: str, options: Mapping[str, object], names: Sequence[str], elsewhere: Mapping[str, str]
 ) -> None:
     """Refuse options that do not exist, and list those that do."""
-    unknown = [name for name in options if name not in there]
+    unknown = [name for name in options if name not in names]
     if unknown:
-        listed = f"There are {', '.join(sorted(there))}" if there else "It has none"
+        listed = f"There are {', '.join(sorted(names))}" if names else "It has none"
         hint = elsewhere.get(unknown[0], listed)
         raise GraphError(f"{what} has no option '{unknown[0]}': {hint}")
 
 
 def _truth(what: str, name: str, value: object) -> bool:
     """Check a boolean, which Spark also takes as text."""
-    found = {"true": True, "false": False}.get(str(value).lower())
-    if found is None:
+    truth = {"true": True, "false": False}.get(str(value).lower())
+    if truth is None:
         raise GraphError(f"{what}({name}=...) is True or False, got {value!r}")
-    return found
+    return truth
 
 
 def _character(what: str, name: str, value: object, *, empty: bool = False) -> str | None:

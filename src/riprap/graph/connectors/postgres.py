@@ -93,16 +93,16 @@ def from_postgres(
 
     ``url`` is 'postgresql://user:password@host:port/database'. ``schema`` names the columns to read.
     """
-    known = schema_of(schema)
-    if by not in known.names:
+    columns = schema_of(schema)
+    if by not in columns.names:
         raise GraphError(
-            f"from_postgres(by=...) names '{by}', which is not in schema=: {', '.join(known.names)}"
+            f"from_postgres(by=...) names '{by}', which is not in schema=: {', '.join(columns.names)}"
         )
     return FromPostgres(
         url=url_of("from_postgres(url, ...)", url, *_URLS),
         table=table_name("from_postgres(..., table)", table),
         by=by,
-        schema=known,
+        schema=columns,
         retry_for=seconds("from_postgres(retry_for=...)", retry_for),
         on_bad_record=check_on_bad_record("from_postgres", on_bad_record),
     )

@@ -118,19 +118,19 @@ class FaultNet(NetNames):
             if self.w.node_restore[node] == CHECKPOINT:
                 age = float(self.w.node_age[node].mean())
                 lost_in_all = f"({lost} / {self.fine} + {float(self.nominal[port]) * age!r})"
-                mine = [f"{unstable} = max({unstable}, {self.need(port, lost_in_all)})"]
+                alone = [f"{unstable} = max({unstable}, {self.need(port, lost_in_all)})"]
             else:
-                mine = [f"{unstable} = 0", f"{filling} = {int(self.w.size[port])}"]
-            mine += [f"{lost} = 0", f"{name}.own{copy} = 1"]
+                alone = [f"{unstable} = 0", f"{filling} = {int(self.w.size[port])}"]
+            alone += [f"{lost} = 0", f"{name}.own{copy} = 1"]
             if others:
                 other = 1 - copy
                 handed = [
                     f"{unstable} = {self.at(port, f'unstable{other}_')}",
                     f"{filling} = {self.at(port, f'filling{other}_')}",
                 ]
-                lines.append(_if(" or ".join(others), handed, mine))
+                lines.append(_if(" or ".join(others), handed, alone))
             else:
-                lines += mine
+                lines += alone
         lines.append(f"{name}.alive{copy} = 1")
         return lines
 

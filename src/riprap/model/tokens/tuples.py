@@ -147,20 +147,20 @@ class TupleNet(NetNames):
         lines: list[str] = []
         for copy in self.copies(node):
             struck = f"{self.names[node]}.struck{copy}"
-            mine: list[str] = []
+            effects: list[str] = []
             if not tainted:
-                mine.append(f"{struck} = max(0, {struck} - 1)")
+                effects.append(f"{struck} = max(0, {struck} - 1)")
             if self.w.size[port] > 0:
                 unstable, filling = self.at(port, f"unstable{copy}_"), self.at(port, f"filling{copy}_")
                 hurt = self.hurt_by_taint(port)
-                mine.append(
+                effects.append(
                     f"{unstable} = " + (f"max({unstable}, {hurt})" if tainted else f"max(0, {unstable} - 1)")
                 )
-                mine.append(f"{filling} = max(0, {filling} - 1)")
+                effects.append(f"{filling} = max(0, {filling} - 1)")
                 healed = f"not {self.ill(node, copy)} and not {self.filling(node, copy)}"
-                mine.append(f"if {healed}:\n    {self.names[node]}.own{copy} = 0")
-            if mine:
-                lines.append(f"if {self.names[node]}.alive{copy} == 1:\n  " + "\n  ".join(mine))
+                effects.append(f"if {healed}:\n    {self.names[node]}.own{copy} = 0")
+            if effects:
+                lines.append(f"if {self.names[node]}.alive{copy} == 1:\n  " + "\n  ".join(effects))
         return "".join(f"\n{line}" for line in lines)
 
     def _sending(self, node: int) -> Iterator[Activity]:
@@ -178,8 +178,8 @@ class TupleNet(NetNames):
                     group = int(self.w.link_group[link])
                     if group >= 0:
                         inner = "\n".join("  " + line for line in put.split("\n"))
-                        mine = int(self.w.node_replica[node])
-                        put = f"if working{group} == 1 and active{group} == {mine}:\n{inner}"
+                        replica = int(self.w.node_replica[node])
+                        put = f"if working{group} == 1 and active{group} == {replica}:\n{inner}"
                     lines.append(put)
                 rest = " + ".join(
                     self.out(node, o, k) for o in self.outputs(node) for k in ("send", "sendbad")
