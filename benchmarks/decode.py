@@ -47,7 +47,7 @@ from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.sinks import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, save_plan
-from riprap.state.ledger import Ledger, Record, page_prefix
+from riprap.state.ledger import BatchRecord, Ledger, page_prefix
 from riprap.state.pages import PageStore, page_root
 
 SEED = 20051227
@@ -160,7 +160,7 @@ def _run(folder: Path, app: rr.Application, plan: Plan, rows: int) -> tuple[dict
         if batch == WARM_UP:
             began, cpu, seconds = time.perf_counter(), _cpu(workers), {}
         answers = compute(coordinator, plan, batch, inflow.pieces(offset, end))
-        record = Record(
+        record = BatchRecord(
             epoch=0,
             batch=batch,
             manifests=tuple(sorted((a.manifest for a in answers), key=lambda m: m.buckets)),

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.channels import ChannelReader, ChannelWriter
-from riprap.state.ledger import Ledger, Manifest, Output, Record
+from riprap.state.ledger import BatchRecord, Ledger, Manifest, Output
 from riprap.state.saving import put_in_place
 
 ROUNDS = 40
@@ -78,7 +78,7 @@ def measure(folder: Path, what: str, rows: int, write: Write) -> dict[str, objec
 def write_record(folder: Path, number: int, batch: pa.RecordBatch) -> None:
     """Write a ledger record of four tasks with two slots of three pages each, and read it back."""
     pages = {f"operator{i}/0": tuple(f"0000-{number:010d}-0.{i}.{p}" for p in range(3)) for i in range(2)}
-    record = Record(
+    record = BatchRecord(
         epoch=0,
         batch=number,
         sources={"source": (number, number + 1)},

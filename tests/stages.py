@@ -23,7 +23,7 @@ from riprap.runtime.results import ResultReader
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
 from riprap.stage.arrival import ReadRows
-from riprap.state.ledger import Ledger, Output, Record
+from riprap.state.ledger import BatchRecord, Ledger, Output
 from riprap.state.pages import PageStore
 from riprap.state.seals import KEY, make_key
 
@@ -71,7 +71,7 @@ class Element:
         manifests = [answer.manifest for answer in answers]
         ends = [o.name for o in plan.graph.of_kind(Sink) + plan.graph.of_kind(Outlet)]
         outputs = {end: [a.outputs[end] for a in answers if end in a.outputs] for end in ends}
-        self.record = Record(
+        self.record = BatchRecord(
             epoch=0,
             batch=batch,
             manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
@@ -133,7 +133,7 @@ class Stage:
         self._sinks = {s.name: s for s in app.graph().of_kind(Sink)}
 
     @property
-    def record(self) -> Record:
+    def record(self) -> BatchRecord:
         return self.elements[self.plan.name].record
 
     def feed(

@@ -21,7 +21,7 @@ from riprap.apps.bargain import bargain
 from riprap.channels import ChannelReader, ChannelWriter
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
-from riprap.feeds.segments import Segment
+from riprap.feeds.segments import FeedSegment
 from riprap.graph.connectors import Rows
 from riprap.graph.operators import Lookup
 from riprap.operators.chunk import Chunk
@@ -227,7 +227,7 @@ def _read_rates(batches: int, rows: int) -> list[float]:
         rates = []
         for number, file in enumerate(feed.files):
             start = number * rows
-            segment = Segment(file=file.name, path=str(file), kind="parquet", start=start, rows=rows)
+            segment = FeedSegment(file=file.name, path=str(file), kind="parquet", start=start, rows=rows)
             read = partial(read_source, plan, "Source", start, start + rows, [segment])
             rate, found = _rate(rows, read)
             if found.rows != rows:

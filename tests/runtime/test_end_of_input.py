@@ -20,7 +20,7 @@ from riprap.runtime.offsets import END, Inflow, Offset
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.settings import Setting
 from riprap.runtime.site import Site
-from riprap.state.ledger import Ledger, Record
+from riprap.state.ledger import BatchRecord, Ledger
 from riprap.state.pages import PageStore
 
 OPTIONS = rr.RunOptions(at_end="flush")
@@ -55,7 +55,9 @@ def outflow_of(plan: Plan, setting: Setting) -> Outflow:
 
 def publish(outflow: Outflow, batch: int, *, end: int) -> None:
     sources = {"source": (batch, batch + 1), END: (0, end)}
-    outflow.publish(Record(epoch=0, batch=batch, sources=sources, manifests=(), outputs={}, frontier=batch))
+    outflow.publish(
+        BatchRecord(epoch=0, batch=batch, sources=sources, manifests=(), outputs={}, frontier=batch)
+    )
 
 
 def all_there_is(inflow: Inflow, offset: Offset) -> Offset:

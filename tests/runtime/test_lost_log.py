@@ -26,7 +26,7 @@ from riprap.runtime import batches
 from riprap.runtime.lost_records import agree, agree_alone
 from riprap.runtime.offsets import Planned
 from riprap.runtime.spark_log import SparkLog
-from riprap.state.ledger import Ledger, Record
+from riprap.state.ledger import BatchRecord, Ledger
 
 ROWS, BATCH, OTHER = 24, 5, 7
 pytestmark = pytest.mark.usefixtures("runs")
@@ -138,7 +138,7 @@ def test_damaged_records_that_newer_ones_follow_are_set_aside(tmp_path: Path) ->
     ledger.begin(8)
     for batch in range(3):
         sources = {"numbers_in": (5 * batch or None, 5 * batch + 5)}
-        ledger.write(Record(epoch=0, batch=batch, sources=sources, frontier=batch))
+        ledger.write(BatchRecord(epoch=0, batch=batch, sources=sources, frontier=batch))
     for batch in (-1, 1):
         os.truncate(tmp_path / "ledger" / f"0000-{batch:010d}.json", 0)
     told: list[dict[str, Any]] = []
@@ -158,7 +158,7 @@ def test_records_that_were_never_synced_have_not_happened(tmp_path: Path, size: 
     ledger.begin(8)
     for batch in range(4):
         sources = {"numbers_in": (5 * batch or None, 5 * batch + 5)}
-        ledger.write(Record(epoch=0, batch=batch, sources=sources, frontier=batch), synced=batch < 2)
+        ledger.write(BatchRecord(epoch=0, batch=batch, sources=sources, frontier=batch), synced=batch < 2)
     # The power cut spared the contents of the newest.
     os.truncate(tmp_path / "ledger" / "0000-0000000002.json", size)
 
@@ -186,7 +186,7 @@ def ledger_and_log(tmp_path: Path, last: int = 3) -> tuple[Plan, Ledger, SparkLo
     (tmp_path / "spark" / "metadata").write_text('{"id": "a"}')
     for batch in range(last + 1):
         start, end = (end_of(batch - 1) if batch else None), end_of(batch)
-        ledger.write(Record(epoch=0, batch=batch, sources={"numbers_in": (start, end)}, frontier=batch))
+        ledger.write(BatchRecord(epoch=0, batch=batch, sources={"numbers_in": (start, end)}, frontier=batch))
         (log.folder / "offsets" / str(batch)).write_text(f'v1\n{{"conf": {{}}}}\n{end}')
     return plan, ledger, log
 

@@ -7,7 +7,7 @@ from typing import Any
 from riprap.runtime.meter import Meter
 from riprap.runtime.task import Answer
 from riprap.stage.fused import OperatorActivity
-from riprap.state.ledger import Manifest, Output, Record
+from riprap.state.ledger import BatchRecord, Manifest, Output
 
 
 def answer(task: int, activity: dict[str, OperatorActivity], state: dict[str, tuple[int, int]]) -> Answer:
@@ -24,7 +24,7 @@ def answer(task: int, activity: dict[str, OperatorActivity], state: dict[str, tu
 
 
 def operators(*answers: Answer) -> dict[str, Any]:
-    record = Record(epoch=0, batch=0, sources={"source": (0, 5)})
+    record = BatchRecord(epoch=0, batch=0, sources={"source": (0, 5)})
     line = Meter(["source"], [], {}).add(record, answers, 0.0, 1.0, 2.0)
     found: dict[str, Any] = line["operators"]
     return found
@@ -58,9 +58,9 @@ def test_tasks_are_added_up_and_what_there_is_one_of_is_not_said_twice() -> None
 
 
 def test_who_goes_on_counts_from_the_beginning_and_nothing_twice() -> None:
-    def batch(number: int) -> Record:
+    def batch(number: int) -> BatchRecord:
         ends = {"source": (5 * number or None, 5 * (number + 1))}
-        return Record(epoch=0, batch=number, sources=ends, outputs={"sink": (Output("page", 3),)})
+        return BatchRecord(epoch=0, batch=number, sources=ends, outputs={"sink": (Output("page", 3),)})
 
     computed = [answer(0, {"source": OperatorActivity(5, 5, 0.0)}, {})]
     first = Meter(["source"], ["sink"], {})

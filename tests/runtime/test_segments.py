@@ -23,7 +23,7 @@ from riprap.expressions import normalise, parse_schema
 from riprap.feeds import listed_feed
 from riprap.feeds.listed_feed import ListedFeed, spool_rows
 from riprap.feeds.reading import read_rows
-from riprap.feeds.segments import Segment, SegmentLog
+from riprap.feeds.segments import FeedSegment, SegmentLog
 from riprap.graph.connectors import SourceConnector
 from riprap.graph.operators import Source
 from riprap.runtime.positions import Positions
@@ -645,7 +645,7 @@ def test_what_a_dead_process_listed_is_synced_by_the_next(
 ) -> None:
     log = SegmentLog(tmp_path)
     path = log.spool(0, pa.table({"n": [1, 2]}))
-    log.add(Segment(file="fetched", path=str(path), kind="arrow", start=0, rows=2))
+    log.add(FeedSegment(file="fetched", path=str(path), kind="arrow", start=0, rows=2))
     synced: list[Path] = []
     monkeypatch.setattr("riprap.feeds.segments.sync_file", synced.append)
 

@@ -13,7 +13,7 @@ import pytest
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
-from riprap.feeds.segments import Segment
+from riprap.feeds.segments import FeedSegment
 from riprap.runtime.offsets import Piece
 from riprap.runtime.shares import is_worth_sharing, leave_share, take_up
 from riprap.runtime.site import Site
@@ -32,7 +32,7 @@ KEYS: dict[str, Any] = {
 }
 
 
-def make_files(folder: Path) -> list[Segment]:
+def make_files(folder: Path) -> list[FeedSegment]:
     """Write three files, with row groups that fit no batch; in one of them texts are not dictionary-coded."""
     rng = np.random.default_rng(5)
     columns = {name: make(rng) for name, make in KEYS.items()}
@@ -42,7 +42,7 @@ def make_files(folder: Path) -> list[Segment]:
     for number, (rows, group) in enumerate([(1_300, 400), (200, 1_000), (1_500, 700)]):
         path = str(folder / f"{number}.parquet")
         pq.write_table(table.slice(start, rows), path, row_group_size=group, use_dictionary=number != 1)
-        segments.append(Segment(file=path, path=path, kind="parquet", start=start, rows=rows))
+        segments.append(FeedSegment(file=path, path=path, kind="parquet", start=start, rows=rows))
         start += rows
     return segments
 
@@ -130,8 +130,8 @@ def test_a_file_that_changed_or_went_is_told(tmp_path: Path) -> None:
 
 def test_few_tasks_or_rows_share_nothing(tmp_path: Path) -> None:
     first, *_ = make_files(tmp_path)
-    many = Segment(file="f", path="f", kind="parquet", start=0, rows=100_000)
-    mapped = Segment(file="f", path="f", kind="arrow", start=0, rows=100_000)
+    many = FeedSegment(file="f", path="f", kind="parquet", start=0, rows=100_000)
+    mapped = FeedSegment(file="f", path="f", kind="arrow", start=0, rows=100_000)
     for tasks, segment, worth in [(3, many, True), (2, many, False), (3, first, False), (3, mapped, False)]:
         plan = make_plan(tmp_path, "few", tasks=tasks)
         assert is_worth_sharing(plan, Piece(0, {"source": (0, segment.rows, [segment])})) == worth

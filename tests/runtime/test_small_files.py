@@ -28,7 +28,7 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.settings import Setting, load_setting, save_setting
 from riprap.runtime.site import Site
 from riprap.runtime.supervision import presence
-from riprap.state.ledger import Ledger, Manifest, Output, Record
+from riprap.state.ledger import BatchRecord, Ledger, Manifest, Output
 from riprap.state.pages import PageStore
 
 Made = tuple[Path, Callable[[], Any]]
@@ -60,7 +60,7 @@ def state_json(folder: Path) -> Made:
 def ledger_record(folder: Path) -> Made:
     ledger = Ledger(str(folder))
     manifests, outputs = (Manifest((0, 8), {"sums/0": ("page",)}),), {"out": (Output("page", 3),)}
-    ledger.write(Record(epoch=0, batch=7, sources={"in": (0, 5)}, manifests=manifests, outputs=outputs))
+    ledger.write(BatchRecord(epoch=0, batch=7, sources={"in": (0, 5)}, manifests=manifests, outputs=outputs))
     return folder / "0000-0000000007.json", lambda: ledger.find(7)
 
 
@@ -230,7 +230,7 @@ def test_a_damaged_quarantine_is_said(tmp_path: Path) -> None:
 def test_damaged_records_are_set_aside_and_those_of_another_version_are_not(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path))
     for batch in range(3):
-        ledger.write(Record(epoch=0, batch=batch))
+        ledger.write(BatchRecord(epoch=0, batch=batch))
     (tmp_path / "0000-0000000002.json").write_text("")
 
     assert ledger.damaged() == [2]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riprap.errors import FormatError, LedgerError
-from riprap.state.ledger import Ledger, Manifest, Output, Record, page_name
+from riprap.state.ledger import BatchRecord, Ledger, Manifest, Output, page_name
 
-RECORD = Record(
+RECORD = BatchRecord(
     epoch=0,
     batch=12,
     sources={"Source": (100, 250), "Spark": (None, '{"offset":3}')},
@@ -43,8 +43,8 @@ def test_a_record_names_its_pages() -> None:
 
 
 def test_an_epoch_begins_once(ledger: Ledger) -> None:
-    assert ledger.get(-1) == Record(epoch=0, batch=-1, manifests=(Manifest((0, 8), {}),))
-    ledger.write(Record(epoch=0, batch=-1, sources={"kept": (0, 1)}))
+    assert ledger.get(-1) == BatchRecord(epoch=0, batch=-1, manifests=(Manifest((0, 8), {}),))
+    ledger.write(BatchRecord(epoch=0, batch=-1, sources={"kept": (0, 1)}))
 
     ledger.begin(8)
 
@@ -115,7 +115,7 @@ def test_state_of_cuts_manifests_down_to_the_buckets() -> None:
         Manifest((3, 4), RECORD.manifests[0].pages),
         Manifest((4, 5), RECORD.manifests[1].pages),
     )
-    assert Record(epoch=0, batch=-1).state_of(0, 8) == ()
+    assert BatchRecord(epoch=0, batch=-1).state_of(0, 8) == ()
 
 
 @given(buckets=st.integers(1, 30), before=st.integers(1, 30), after=st.integers(1, 30))
@@ -128,7 +128,7 @@ def test_state_of_covers_all_buckets_once_for_any_numbers_of_tasks(
     manifests = tuple(
         Manifest(span, {"agg/0": (f"page-{n}",)}) for n, span in enumerate(spans(min(before, buckets)))
     )
-    record = Record(epoch=0, batch=0, manifests=manifests)
+    record = BatchRecord(epoch=0, batch=0, manifests=manifests)
 
     found = [m for span in spans(min(after, buckets)) for m in record.state_of(*span)]
 

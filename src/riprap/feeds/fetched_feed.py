@@ -12,7 +12,7 @@ from riprap.adapters.retrying import Retry, Tell
 from riprap.errors import ConnectionLost, OperatorError, RiprapError, RunError
 from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.quarantine import set_aside
-from riprap.feeds.segments import Segment, SegmentLog
+from riprap.feeds.segments import FeedSegment, SegmentLog
 from riprap.graph import connectors
 from riprap.graph.connectors import Cursor, Fetched
 from riprap.graph.operators import Source
@@ -194,7 +194,7 @@ class FetchedFeed:
         set_aside(self._source, self._quarantine, number, fetched.bad)
         path = self.log.spool(number, fetched.table)
         self.log.add(
-            Segment(
+            FeedSegment(
                 file="fetched",
                 path=str(path),
                 kind="arrow",

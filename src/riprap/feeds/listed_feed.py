@@ -15,7 +15,7 @@ from riprap.errors import RunError
 from riprap.expressions import normalise
 from riprap.feeds.pacing import PACE
 from riprap.feeds.quarantine import set_aside
-from riprap.feeds.segments import SPOOL_ROWS, Segment, SegmentLog, record_batches, write_arrow
+from riprap.feeds.segments import SPOOL_ROWS, FeedSegment, SegmentLog, record_batches, write_arrow
 from riprap.graph.connectors import Files, Generated, Rows
 from riprap.graph.operators import Source
 from riprap.state.saving import put_in_place
@@ -42,7 +42,7 @@ class ListedFeed:
         self._left: deque[str] | None = None
         self._released = 0
         self._file: str | None = None
-        self._pending: Iterator[Segment] = iter(())
+        self._pending: Iterator[FeedSegment] = iter(())
         last = self.log.segments[-1].file if self.log.segments else None
         if last is not None and last not in self.log.closed:
             # An earlier process was in the middle of it: other files come after it, whatever their names.
@@ -69,7 +69,7 @@ class ListedFeed:
                     self.log.finish()
                 break
 
-    def _next(self) -> Segment | None:
+    def _next(self) -> FeedSegment | None:
         try:
             return next(self._pending, None)
         except BaseException:
@@ -144,7 +144,7 @@ class ListedFeed:
         # Absolute: executors do not start in the driver's folder.
         return deque(str(Path(file).absolute()) for file in files)
 
-    def _segments(self, file: str, listed: Sequence[Segment] = ()) -> Iterator[Segment]:
+    def _segments(self, file: str, listed: Sequence[FeedSegment] = ()) -> Iterator[FeedSegment]:
         """List the segments of a file, but for those that are listed already."""
         if file == _LAST_LINE:
             if not listed:
@@ -154,30 +154,30 @@ class ListedFeed:
         elif not listed:
             yield from self._whole(file)
 
-    def _last_line(self) -> Segment:
+    def _last_line(self) -> FeedSegment:
         """Spool the line that follows the last file."""
         assert isinstance(self._connector, Files)
         row = dict.fromkeys(self._connector.schema.names) | {"line": self._connector.last_line}
         path = self.log.spool(len(self.log.segments), pa.Table.from_pylist([row], self._connector.schema))
-        return Segment(file=_LAST_LINE, path=str(path), kind="arrow", start=self.log.rows, rows=1)
+        return FeedSegment(file=_LAST_LINE, path=str(path), kind="arrow", start=self.log.rows, rows=1)
 
-    def _whole(self, file: str) -> Iterator[Segment]:
+    def _whole(self, file: str) -> Iterator[FeedSegment]:
         """Yield what can be read by row number where it is."""
         start = self.log.rows
         match self._connector:
             case Files():
                 rows = self._parquet_rows(file)
                 if rows:
-                    yield Segment(file=file, path=file, kind="parquet", start=start, rows=rows)
+                    yield FeedSegment(file=file, path=file, kind="parquet", start=start, rows=rows)
             case Generated(limit=limit):
                 path = self.log.folder / PACE
-                yield Segment(file=file, path=str(path), kind="rate", start=start, rows=limit or _ENDLESS)
+                yield FeedSegment(file=file, path=str(path), kind="rate", start=start, rows=limit or _ENDLESS)
             case _:
                 path = self.log.folder / "memory.arrow"
                 with pa.memory_map(str(path)) as mapped:
                     rows = sum(b.num_rows for b in record_batches(pa.ipc.open_file(mapped)))
                 if rows:
-                    yield Segment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
+                    yield FeedSegment(file=file, path=str(path), kind="arrow", start=start, rows=rows)
 
     def _parquet_rows(self, file: str) -> int:
         """Return how many rows a file has, which must have the columns of the source."""
@@ -198,7 +198,7 @@ class ListedFeed:
             )
         return int(footer.num_rows)
 
-    def _parsed(self, connector: Files, file: str, listed: Sequence[Segment]) -> Iterator[Segment]:
+    def _parsed(self, connector: Files, file: str, listed: Sequence[FeedSegment]) -> Iterator[FeedSegment]:
         pieces = parse_file(
             file,
             connector.format,
@@ -216,7 +216,7 @@ class ListedFeed:
                 number = len(self.log.segments)
                 set_aside(self._source, self._quarantine, number, bad)
                 path = self.log.spool(number, table)
-                yield Segment(
+                yield FeedSegment(
                     file=file,
                     path=str(path),
                     kind="arrow",

@@ -16,7 +16,7 @@ from riprap.arrays import Ints
 from riprap.errors import RunError
 from riprap.expressions import hold, normalise, type_name
 from riprap.feeds.pacing import read_pace
-from riprap.feeds.segments import Segment, record_batches
+from riprap.feeds.segments import FeedSegment, record_batches
 from riprap.graph.connectors.columns import remedy
 from riprap.graph.operators import Source
 from riprap.stage import arrival
@@ -27,7 +27,7 @@ _ENCODED_BYTES = 4
 
 
 def read_rows(
-    segments: Sequence[Segment],
+    segments: Sequence[FeedSegment],
     start: int,
     end: int,
     source: Source,
@@ -64,7 +64,7 @@ def put_together(
     return arrival.ReadRows(whole, numbers)
 
 
-def blocks(segments: Sequence[Segment], start: int, end: int, source: Source) -> list[int]:
+def blocks(segments: Sequence[FeedSegment], start: int, end: int, source: Source) -> list[int]:
     """Return the rows of [start, end) with which something begins that is decoded as one: row groups, or segments."""
     starts = []
     for segment in segments:
@@ -80,7 +80,7 @@ def blocks(segments: Sequence[Segment], start: int, end: int, source: Source) ->
 
 
 @contextlib.contextmanager
-def _reading(source: Source, segment: Segment) -> Iterator[None]:
+def _reading(source: Source, segment: FeedSegment) -> Iterator[None]:
     """Say of a file that cannot be read whose it is."""
     try:
         yield
@@ -100,7 +100,7 @@ def _positions(column: pa.Array, source: Source) -> Ints:
     return positions
 
 
-def _typed(table: pa.Table, name: str, source: Source, segment: Segment) -> pa.ChunkedArray:
+def _typed(table: pa.Table, name: str, source: Source, segment: FeedSegment) -> pa.ChunkedArray:
     column, wanted = table.column(name), source.schema.field(name).type
     if pa.types.is_dictionary(column.type) and column.type.value_type == wanted == pa.string():
         return column

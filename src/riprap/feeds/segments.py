@@ -43,7 +43,7 @@ _TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class FeedSegment:
     """Consecutive rows of a source in one file that can be read by row number."""
 
     file: str
@@ -69,7 +69,7 @@ class SegmentLog:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.segments: list[Segment] = []
+        self.segments: list[FeedSegment] = []
         self.closed: set[str] = set()
         self.end: int | None = None
         self._path = folder / _LIST
@@ -103,7 +103,7 @@ class SegmentLog:
     def rows(self) -> int:
         return self.segments[-1].end if self.segments else 0
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: FeedSegment) -> None:
         """Write down a segment; only then, and once it is synced, may an offset refer to it."""
         self._append(asdict(segment))
         self.segments.append(segment)
@@ -120,7 +120,7 @@ class SegmentLog:
             self.end = self.rows
             self._append({"end": self.end})
 
-    def between(self, start: int, end: int) -> list[Segment]:
+    def between(self, start: int, end: int) -> list[FeedSegment]:
         """Return the segments that hold rows [start, end)."""
         return [s for s in self.segments if s.start < end and start < s.end]
 
@@ -179,7 +179,7 @@ class SegmentLog:
         elif "closed" in line:
             self.closed.add(line["closed"])
         else:
-            segment = Segment(**line)
+            segment = FeedSegment(**line)
             path = Path(segment.path)
             if segment.spooled and path.exists() and not path.stat().st_size:
                 return False

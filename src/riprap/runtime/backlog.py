@@ -14,7 +14,7 @@ from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 
 
 def hand_over(
@@ -56,7 +56,7 @@ def hand_over(
             publisher.take_up(batch, record.outputs.get(name, ()))
 
 
-def _gone(site: Site, record: Record) -> dict[str, int]:
+def _gone(site: Site, record: BatchRecord) -> dict[str, int]:
     """Name the sinks and channels some of whose pages are gone, with the rows they were to get."""
     return {
         name: sum(output.rows for output in outputs)

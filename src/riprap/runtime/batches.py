@@ -29,7 +29,7 @@ from riprap.runtime.retention import KEEP_RECORDS, Retention
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 
 # So many batches may wait behind the one that is being handed over; one more may be on record by then.
 _BEHIND = 2
@@ -66,7 +66,7 @@ class BatchRunner:
         self._clock = clock
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
-        self.last: Record | None = site.ledger.get(on_record[-1]) if on_record else None
+        self.last: BatchRecord | None = site.ledger.get(on_record[-1]) if on_record else None
 
     @property
     def next(self) -> int:
@@ -130,7 +130,7 @@ class BatchRunner:
         self.last = record
         self._behind.do(lambda: self._hand_over(record, answers, began))
 
-    def _hand_over(self, record: Record, answers: Sequence[Answer], began: float) -> None:
+    def _hand_over(self, record: BatchRecord, answers: Sequence[Answer], began: float) -> None:
         batch, gathered = record.batch, record.time or began
         reach("recorded", batch, self._plan.name)
         self._site.ledger.sync(batch)
@@ -152,7 +152,9 @@ class BatchRunner:
         self._folder.metrics({"element": self._plan.name, **line})
         reach("collected", batch, self._plan.name)
 
-    def _record(self, batch: int, before: Record, planned: Planned, answers: Sequence[Answer]) -> Record:
+    def _record(
+        self, batch: int, before: BatchRecord, planned: Planned, answers: Sequence[Answer]
+    ) -> BatchRecord:
         if len({a.task for a in answers}) != len(answers):
             raise LedgerError(f"batch {batch}: a task answered twice")
         # What Spark reads it cuts up as it likes, and there is no state.
@@ -164,7 +166,7 @@ class BatchRunner:
             sink: tuple(a.outputs[sink] for a in sorted(answers, key=lambda a: a.task) if sink in a.outputs)
             for sink in (*self._publishers, *self._outlets)
         }
-        return Record(
+        return BatchRecord(
             epoch=self._site.ledger.epoch,
             batch=batch,
             sources={
@@ -177,7 +179,7 @@ class BatchRunner:
             time=self._clock(),
         )
 
-    def _let_go(self, record: Record, answers: Sequence[Answer]) -> None:
+    def _let_go(self, record: BatchRecord, answers: Sequence[Answer]) -> None:
         """Have what nobody needs after a batch removed: by whoever saves the element, or here."""
         published = [p.published for p in self._publishers.values()]
         published += [o.published for o in self._outlets.values()]

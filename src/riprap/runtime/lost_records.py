@@ -22,7 +22,7 @@ from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.runtime.batches import MOST_UNHANDED
 from riprap.runtime.spark_log import SparkLog
-from riprap.state.ledger import Ledger, Record
+from riprap.state.ledger import BatchRecord, Ledger
 
 
 def agree_alone(plan: Plan, ledger: Ledger, *, handed: int, tell: Callable[..., None]) -> None:
@@ -100,7 +100,7 @@ def _put_on_record(plan: Plan, ledger: Ledger, log: SparkLog, newest: int, last:
     for number in range(batch, last + 1):
         planned = log.planned(number)
         assert planned is not None
-        record = Record(
+        record = BatchRecord(
             epoch=ledger.epoch,
             batch=number,
             sources={name: (ends.get(name), end) for name, end in planned.ends.items()},

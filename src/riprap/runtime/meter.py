@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from riprap.runtime.task import Answer
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 
 _REMEMBERED = 10
 
@@ -53,7 +53,7 @@ class Meter:
         self._tuples_out: dict[str, int] = {sink: total["out"].get(sink, 0) for sink in sinks}
 
     def add(
-        self, record: Record, answers: Sequence[Answer], began: float, gathered: float, published: float
+        self, record: BatchRecord, answers: Sequence[Answer], began: float, gathered: float, published: float
     ) -> dict[str, Any]:
         """Count a batch and return its line of metrics."""
         operators = {n: did for n, did in _operators(answers).items() if n not in self._inlets}
@@ -84,7 +84,7 @@ class Meter:
             line["total"] = {"in": self._tuples_in, "out": dict(self._tuples_out)}
         return line
 
-    def _rows_of(self, record: Record) -> int:
+    def _rows_of(self, record: BatchRecord) -> int:
         """Say how many rows a batch had that a process computed and did not live to count, where they are numbered."""
         spans = (record.sources.get(source, (0, 0)) for source in self._sources)
         return sum(end - (start or 0) for start, end in spans if isinstance(end, int))
@@ -106,7 +106,7 @@ class Meter:
             state_bytes=int(sum(o.get("state_bytes", 0) for o in recent[-1]["operators"].values())),
         )
 
-    def _latency(self, record: Record, began: float, published: float) -> tuple[float, float]:
+    def _latency(self, record: BatchRecord, began: float, published: float) -> tuple[float, float]:
         """Return how long the batch's oldest and newest tuple took from arriving to being published."""
         due = [
             (arrived(start or 0), arrived(end - 1))

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
-from riprap.feeds.segments import Segment
-from riprap.state.ledger import Record
+from riprap.feeds.segments import FeedSegment
+from riprap.state.ledger import BatchRecord
 
 Offset = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Piece:
     """
 
     task: int
-    sources: Mapping[str, tuple[int, int, list[Segment]]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[int, int, list[FeedSegment]]] = field(default_factory=dict)
     frontiers: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     ends: bool = False
     frontier: int | None = None
@@ -48,7 +48,7 @@ class Piece:
     def from_json(cls, data: Mapping[str, Any]) -> Piece:
         """Make a piece of what :func:`dataclasses.asdict` has made of one."""
         sources = {
-            n: (a, b, [Segment(**s) for s in segments]) for n, (a, b, segments) in data["sources"].items()
+            n: (a, b, [FeedSegment(**s) for s in segments]) for n, (a, b, segments) in data["sources"].items()
         }
         frontiers = {n: (a, b) for n, (a, b) in data["frontiers"].items()}
         return cls(data["task"], sources, frontiers, data["ends"], data["frontier"])
@@ -73,7 +73,7 @@ class Planned:
         return cls(ends, NOTHING_YET if reached is None else reached)
 
     @staticmethod
-    def reached(record: Record | None, initial: Offset) -> Offset:
+    def reached(record: BatchRecord | None, initial: Offset) -> Offset:
         """Return the offset up to which the input is on record; ``initial`` is that of the beginning."""
         if record is None:
             return initial
@@ -83,7 +83,7 @@ class Planned:
             offset[FRONTIER] = None if record.frontier == NOTHING_YET else record.frontier
         return offset
 
-    def compare(self, record: Record, element: str) -> None:
+    def compare(self, record: BatchRecord, element: str) -> None:
         """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
         had = {name: end for name, (_, end) in record.sources.items()}
         if self.ends != had:

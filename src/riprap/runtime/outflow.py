@@ -13,7 +13,7 @@ from riprap.compiler import ChannelPlan
 from riprap.graph.operators import Outlet
 from riprap.runtime.inlets import holds_end
 from riprap.runtime.results import in_order
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 from riprap.state.pages import PageStore
 
 
@@ -48,7 +48,7 @@ class Outflow:
         """Say whether a batch is published."""
         return batch <= self.published
 
-    def publish(self, record: Record) -> None:
+    def publish(self, record: BatchRecord) -> None:
         """Append a batch that is on record, and let go of what every reader has had."""
         outputs = record.outputs.get(self._outlet.name, ())
         tuples = self._read([o.page for o in outputs], self._outlet.schema)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from riprap.runtime.site import Site
-from riprap.state.ledger import Record, page_prefix
+from riprap.state.ledger import BatchRecord, page_prefix
 
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
 KEEP_RECORDS = 3
@@ -20,11 +20,11 @@ class Retention:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._records: dict[int, Record] | None = None
+        self._records: dict[int, BatchRecord] | None = None
 
     def collect(
         self,
-        newest: Record,
+        newest: BatchRecord,
         waiting: int,
         *,
         again: int | None = None,

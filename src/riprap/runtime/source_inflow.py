@@ -13,7 +13,7 @@ from riprap.errors import LedgerError, RunError
 from riprap.feeds.feed import Feed, open_feed
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.reading import read_rows
-from riprap.feeds.segments import Segment
+from riprap.feeds.segments import FeedSegment
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
@@ -25,7 +25,7 @@ from riprap.runtime.settings import Setting
 from riprap.stage.arrival import ReadRows
 
 
-def read_source(plan: Plan, name: str, start: int, end: int, segments: list[Segment]) -> ReadRows:
+def read_source(plan: Plan, name: str, start: int, end: int, segments: list[FeedSegment]) -> ReadRows:
     """Read the columns of a source that the stage needs."""
     source = plan.graph[name]
     assert isinstance(source, Source)

@@ -20,7 +20,7 @@ from riprap.errors import LedgerError
 from riprap.graph.connectors import FromSpark
 from riprap.graph.operators import Source
 from riprap.runtime.offsets import Planned
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 
 _VERSION = "v1"
 # Of a commit only that it is there counts, in whatever version of its format.
@@ -56,7 +56,7 @@ class SparkLog:
         """The newest batch that must have been on record: it is committed, or another was planned after it; else -1."""
         return max(max(self._listed("commits"), default=-1), max(self._listed("offsets"), default=0) - 1)
 
-    def compare(self, record: Record) -> None:
+    def compare(self, record: BatchRecord) -> None:
         """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
         planned = self.planned(record.batch)
         had = {name: end for name, (_, end) in record.sources.items()}
@@ -79,7 +79,7 @@ class SparkLog:
         """Whether there is a source whose offsets mean nothing without what Spark itself wrote down about it."""
         return isinstance(self._source.connector, FromSpark)
 
-    def put_right(self, record: Record) -> bool:
+    def put_right(self, record: BatchRecord) -> bool:
         """See to it that the log says of the newest batch on record what the record says; return whether it did not.
 
         Spark goes by the newest entry and the one before it. A batch that was planned and is not on record was never

@@ -72,7 +72,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class BatchRecord:
     """What is true once a batch has happened."""
 
     epoch: int
@@ -88,7 +88,7 @@ class Record:
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Record:
+    def from_json(cls, data: Mapping[str, Any]) -> BatchRecord:
         """Take a record from what its file says."""
         return cls(
             epoch=data["epoch"],
@@ -133,9 +133,9 @@ class Ledger:
         """Write the epoch's beginning, unless it has begun: that no bucket has pages is on record too."""
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         if not self._path(-1).exists():
-            self.write(Record(epoch=self.epoch, batch=-1, manifests=(Manifest((0, buckets), {}),)))
+            self.write(BatchRecord(epoch=self.epoch, batch=-1, manifests=(Manifest((0, buckets), {}),)))
 
-    def write(self, record: Record, *, synced: bool = True) -> None:
+    def write(self, record: BatchRecord, *, synced: bool = True) -> None:
         """Add a record; from then on the batch has happened.
 
         Until one that is not ``synced`` is, by :meth:`sync`, nothing may follow from it that outlives a power cut.
@@ -146,16 +146,16 @@ class Ledger:
         """Wait until a batch's record is on the disk."""
         sync_in_place(self._path(batch))
 
-    def find(self, batch: int) -> Record | None:
+    def find(self, batch: int) -> BatchRecord | None:
         """Return a batch's record, or None if the batch has not happened."""
         path = self._path(batch)
         data = load_json(path, FORMAT, _ENTRIES, remedy=_REMEDY)
         if data is None:
             return None
         with checking(path, _REMEDY):
-            return Record.from_json(data)
+            return BatchRecord.from_json(data)
 
-    def get(self, batch: int) -> Record:
+    def get(self, batch: int) -> BatchRecord:
         """Return a batch's record; that there is none is an error."""
         record = self.find(batch)
         if record is None:

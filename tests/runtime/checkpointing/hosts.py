@@ -29,7 +29,7 @@ from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.versions import Versions
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 from riprap.state.stores import Store, open_store
 
 
@@ -195,7 +195,7 @@ class Fleet(Stage):
         """Run a batch."""
         return self.feed(tables, tasks=self.tasks)
 
-    def record_of(self, element: str) -> Record:
+    def record_of(self, element: str) -> BatchRecord:
         """Return the newest record of an element."""
         ledger = self.hosts[element]._site.ledger
         return ledger.get(ledger.batches()[-1])

@@ -15,7 +15,7 @@ import riprap as rr
 from riprap.errors import RiprapError
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
-from riprap.state.ledger import Ledger, Record
+from riprap.state.ledger import BatchRecord, Ledger
 from riprap.state.pages import PageStore
 from riprap.state.stores import open_store
 from riprap.state.windows import restrict
@@ -70,7 +70,7 @@ def manifests(run_folder: Path, operator: str, store: str | None = None) -> list
     return found
 
 
-def newest_record(run_folder: Path, element: str) -> Record:
+def newest_record(run_folder: Path, element: str) -> BatchRecord:
     """Return the newest record of an element."""
     ledger = Ledger(str(run_folder / "elements" / element / "ledger"))
     return ledger.get(ledger.batches()[-1])

@@ -15,7 +15,7 @@ from typing import Any
 from tests.runtime.checkpointing.calls import on_disk
 
 from riprap.errors import RunError
-from riprap.state.ledger import Ledger, Record
+from riprap.state.ledger import BatchRecord, Ledger
 
 
 def keep_calls(calls: str, out: str, every: str, options: dict[str, Any], rate: float | None = None) -> None:
@@ -37,7 +37,7 @@ def note_times(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write = Ledger.write
 
-    def write_and_note(ledger: Ledger, record: Record, *, synced: bool = True) -> None:
+    def write_and_note(ledger: Ledger, record: BatchRecord, *, synced: bool = True) -> None:
         # Before, for it may die at any moment: the last line of a batch counts.
         with path.open("a") as file:
             file.write(json.dumps([record.batch, record.time]) + "\n")

@@ -30,7 +30,7 @@ from riprap.runtime.task import run_task
 from riprap.stage.arrival import ReadRows
 from riprap.state.keys import encode_keys
 from riprap.state.leases import sweep
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 from riprap.state.pages import PageStore, page_root
 from riprap.state.windows import Contents, make_page
 
@@ -109,7 +109,7 @@ def run_batch(site: Site, batch: int) -> None:
     table = table_of(1)
     rows = ReadRows({c: table.column(c).combine_chunks() for c in plan.needed["source"]}, np.array([batch]))
     answer = run_task(plan, site, batch=batch, task=0, attempt="0", rows={"source": rows})
-    site.ledger.write(Record(epoch=0, batch=batch, manifests=(answer.manifest,), time=0.0))
+    site.ledger.write(BatchRecord(epoch=0, batch=batch, manifests=(answer.manifest,), time=0.0))
 
 
 def work(folder: Path) -> None:

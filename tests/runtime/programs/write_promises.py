@@ -15,7 +15,7 @@ from riprap.feeds.listed_feed import ListedFeed
 from riprap.graph.connectors import Files
 from riprap.graph.operators import Source
 from riprap.runtime.sinks import make_publisher
-from riprap.state.ledger import Ledger, Output, Record
+from riprap.state.ledger import BatchRecord, Ledger, Output
 from riprap.state.pages import PageStore
 
 ROWS = [{"n": n} for n in range(100)]
@@ -37,7 +37,7 @@ def main(disk: Path, ready: Path) -> None:
     feed.log.sync()
     ledger = Ledger(str(disk / "ledger"))
     ledger.begin(8)
-    ledger.write(Record(epoch=0, batch=0, sources={"numbers": (None, 100)}))
+    ledger.write(BatchRecord(epoch=0, batch=0, sources={"numbers": (None, 100)}))
     (disk / "pages").mkdir(mode=0o700)
     pages = PageStore(str(disk / "pages"))
     table = pa.table({"n": [row["n"] for row in ROWS], "$0": range(100)})

@@ -23,7 +23,7 @@ from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.link import Link, Message
 from riprap.state.checkpoints.increments import load_compiled
 from riprap.state.leases import sweep
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 from riprap.state.pages import page_root
 
 # Batches come first; but one that gets no processor at all would let pages pile up.
@@ -47,7 +47,7 @@ class Agent:
                     self._open(message)
                 case {"say": "batch", "place": place}:
                     self._elements[place].take(
-                        Record.from_json(message["record"]),
+                        BatchRecord.from_json(message["record"]),
                         [FreshPage(slot, (low, high), page) for slot, (low, high), page in message["fresh"]],
                         message["entered"],
                         message["waiting"],
@@ -70,7 +70,7 @@ class Agent:
             self._elements[place] = KeptElement(
                 ElementProtection.from_json(message["protection"]),
                 Path(message["folder"]),
-                Record.from_json(record) if record is not None else None,
+                BatchRecord.from_json(record) if record is not None else None,
                 {operator: Status(**status) for operator, status in message["statuses"].items()},
                 self._turn,
                 self._link,

@@ -15,7 +15,7 @@ from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Link
 from riprap.runtime.retention import Retention
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 
 
 class KeptElement:
@@ -25,7 +25,7 @@ class KeptElement:
         self,
         protection: ElementProtection,
         folder: Path,
-        record: Record | None,
+        record: BatchRecord | None,
         statuses: Mapping[str, Status],
         turn: threading.Lock,
         link: Link,
@@ -51,7 +51,7 @@ class KeptElement:
         self._checkpointer.start()
 
     def take(
-        self, record: Record, fresh: Sequence[FreshPage], entered: Mapping[str, int], waiting: int
+        self, record: BatchRecord, fresh: Sequence[FreshPage], entered: Mapping[str, int], waiting: int
     ) -> None:
         """Take note of a batch that is on record and handed over, and remove what nobody needs after it."""
         self._checkpointer.note(record, fresh, entered)

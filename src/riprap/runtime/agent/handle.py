@@ -25,7 +25,7 @@ from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.link import Link, Message, environment_with, search_path
 from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 
 # One that does not read what it is told for so long hangs, and another is started in its place.
 _PATIENCE_SECONDS = 10.0
@@ -68,7 +68,9 @@ class HiredAgent:
         """The number of its process."""
         return self._process.pid
 
-    def open(self, protection: ElementProtection, folder: Path, record: Record | None, tell: Tell) -> Saver:
+    def open(
+        self, protection: ElementProtection, folder: Path, record: BatchRecord | None, tell: Tell
+    ) -> Saver:
         """Have an element saved from now on; that its store cannot be opened is an error."""
         saver = Saver(self, protection, folder, record, tell)
         with self._changing:
@@ -197,7 +199,7 @@ class Saver:
         agent: HiredAgent,
         protection: ElementProtection,
         folder: Path,
-        record: Record | None,
+        record: BatchRecord | None,
         tell: Tell,
     ) -> None:
         self.tell = tell
@@ -217,7 +219,7 @@ class Saver:
         """Where the element is: names are a run's own."""
         return self._protection.home
 
-    def take(self, record: Record, answers: Sequence[Answer], waiting: int) -> None:
+    def take(self, record: BatchRecord, answers: Sequence[Answer], waiting: int) -> None:
         """Tell of a batch, and have what nobody needs after it removed; ``waiting`` is the first that a sink may still
         ask for."""
         with self._agent._changing:

@@ -31,7 +31,7 @@ from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import newest_pace
 from riprap.state.checkpoints.versions import Versions
-from riprap.state.ledger import Record
+from riprap.state.ledger import BatchRecord
 from riprap.state.windows import restrict
 
 # How often a thread that waits for its time looks whether it is to end.
@@ -92,14 +92,14 @@ class _Operator:
     versions: Versions
     waiting: list[Waiting] = field(default_factory=list)
     slots: dict[tuple[str, Range], SlotState] = field(default_factory=dict)
-    whole: Record | None = None
-    saving: Record | None = None
+    whole: BatchRecord | None = None
+    saving: BatchRecord | None = None
     next: int | None = None
     making: str | None = None
     entered: int = 0
     since: float = 0.0
     until: float = 0.0
-    newest: Record | None = None
+    newest: BatchRecord | None = None
     saved_batch: int = -1
     trouble: str = ""
     status: Status = Status()
@@ -119,7 +119,7 @@ class Checkpointer:
     def __init__(
         self,
         protection: ElementProtection,
-        newest: Record | None,
+        newest: BatchRecord | None,
         *,
         clock: Callable[[], float],
         tell: Tell,
@@ -153,7 +153,9 @@ class Checkpointer:
             at_once={n for n, tracked in self._operators.items() if tracked.whole is not None},
         )
 
-    def _known(self, operator: Protected, newest: Record | None, before: Status, now: float) -> _Operator:
+    def _known(
+        self, operator: Protected, newest: BatchRecord | None, before: Status, now: float
+    ) -> _Operator:
         versions = self._protection.durable.versions(self._store, operator.name)
         tracked = _Operator(operator, versions, since=now, until=now, status=before)
         if newest is not None and newest.batch >= 0:
@@ -179,7 +181,7 @@ class Checkpointer:
                     self._save(tracked)
         self._store.close()
 
-    def note(self, record: Record, fresh: Sequence[FreshPage], entered: Mapping[str, int]) -> None:
+    def note(self, record: BatchRecord, fresh: Sequence[FreshPage], entered: Mapping[str, int]) -> None:
         """Take note of a batch that is on record, of the pages that came in with it, and of how many tuples each
         operator had. One that is known already, because it was handed over twice, tells nothing new."""
         with self._lock:
@@ -304,7 +306,7 @@ class Checkpointer:
         self._oldest = oldest
 
     def _advance(
-        self, tracked: _Operator, taken: Sequence[Waiting], whole: Record | None
+        self, tracked: _Operator, taken: Sequence[Waiting], whole: BatchRecord | None
     ) -> tuple[dict[tuple[str, Range], SlotState], dict[str, dict[str, pa.Buffer]]]:
         """Return the durable state of every slot and range of buckets, and the values it takes to store it."""
         fresh: dict[tuple[str, Range], list[Fresh]] = {}
@@ -330,7 +332,7 @@ class Checkpointer:
             values.setdefault(place[0], {}).update(made)
         return slots, values
 
-    def _all_of(self, tracked: _Operator, record: Record) -> dict[tuple[str, Range], list[Fresh]]:
+    def _all_of(self, tracked: _Operator, record: BatchRecord) -> dict[tuple[str, Range], list[Fresh]]:
         """Return the whole state of an operator, as the tasks have it.
 
         How fast it was filled is known from the version before: what will be lost next must push as much out.

@@ -28,7 +28,7 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
 from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.restoring import Restored, restore
-from riprap.state.ledger import Manifest, Record, page_name
+from riprap.state.ledger import BatchRecord, Manifest, page_name
 from riprap.state.saving import load_json, save_json
 from riprap.state.stores import Store
 
@@ -66,7 +66,7 @@ class Recovery:
         elif gone or wishes:
             self._bring_back(record, wishes, gone=gone)
 
-    def _bring_back(self, record: Record, wishes: Mapping[str, Any], *, gone: bool) -> None:
+    def _bring_back(self, record: BatchRecord, wishes: Mapping[str, Any], *, gone: bool) -> None:
         began = self.clock()
         operators = [o.name for o in self.plan.graph if o.stateful]
         if not gone:
@@ -102,7 +102,7 @@ class Recovery:
         self.tell("state restored", element=self.plan.name, seconds=self.clock() - began, host_lost=gone)
 
     def _find(
-        self, operator: str, record: Record, wish: Any, store: Store | None, *, gone: bool
+        self, operator: str, record: BatchRecord, wish: Any, store: Store | None, *, gone: bool
     ) -> Restored | None:
         """Look for the version an operator comes back from, and say what became of its state."""
         node = self.plan.graph[operator]
@@ -166,7 +166,9 @@ class Recovery:
         )
         return restored
 
-    def _put(self, operator: str, restored: Restored | None, record: Record) -> dict[str, tuple[str, ...]]:
+    def _put(
+        self, operator: str, restored: Restored | None, record: BatchRecord
+    ) -> dict[str, tuple[str, ...]]:
         """Write an operator's pages to host memory."""
         put: dict[str, tuple[str, ...]] = {}
         for slot in self.plan.saved_slots(operator):
@@ -186,7 +188,7 @@ class Recovery:
                 put[slot] = tuple(pool.map(self.site.pages.write, names, pages))
         return put
 
-    def _replace(self, record: Record, pages: Mapping[str, tuple[str, ...]], *, gone: bool) -> None:
+    def _replace(self, record: BatchRecord, pages: Mapping[str, tuple[str, ...]], *, gone: bool) -> None:
         """Let the record say what the state is now; the buckets are dealt out to tasks with the next batch."""
         if gone:
             manifests: Iterable[Manifest] = (Manifest((0, self.plan.buckets), pages),)
@@ -194,7 +196,7 @@ class Recovery:
             manifests = (Manifest(m.buckets, {**m.pages, **pages}) for m in record.manifests)
         self.site.ledger.write(replace(record, manifests=tuple(manifests)))
 
-    def _compute_again(self, newest: Record, pages: Mapping[str, tuple[str, ...]], since: int) -> None:
+    def _compute_again(self, newest: BatchRecord, pages: Mapping[str, tuple[str, ...]], since: int) -> None:
         """Compute the batches after a checkpoint again, from what was kept upstream and each as large as it was."""
         ledger, setting = self.site.ledger, load_setting(str(self.setting))
         if any(ledger.find(batch) is None for batch in range(since, newest.batch)):
@@ -231,7 +233,7 @@ class Recovery:
         self.tell("computed again", element=self.plan.name, batches=newest.batch - since)
 
 
-def _state_pages(record: Record) -> set[str]:
+def _state_pages(record: BatchRecord) -> set[str]:
     return {p for m in record.manifests for pages in m.pages.values() for p in pages}
 
 
