@@ -147,24 +147,24 @@ def _check_columns(path: str, schema: pa.Schema, columns: _Columns) -> None:
         names = ", ".join(schema.names) or "no columns"
         raise rr.GraphError(f"the feed {path} lacks {wanted}; it has {names}. {columns.see}")
     for name in columns.used:
-        got, as_said = schema.field(name).type, documented.field(name).type
-        if not _fits(got, as_said):
+        kind, as_said = schema.field(name).type, documented.field(name).type
+        if not _fits(kind, as_said):
             raise rr.GraphError(
-                f"in the feed {path} the column {name} is {type_name(got)}, not {type_name(as_said)}. {columns.see}"
+                f"in the feed {path} the column {name} is {type_name(kind)}, not {type_name(as_said)}. {columns.see}"
             )
 
 
-def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether a column can stand in for the documented one: other widths and layouts are fine."""
-    if pa.types.is_dictionary(got):
-        got = got.value_type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_list(wanted):
-        return bool(pa.types.is_list(got)) and got.value_type == wanted.value_type
+        return bool(pa.types.is_list(kind)) and kind.value_type == wanted.value_type
     if pa.types.is_string(wanted):
-        return got in (pa.string(), pa.large_string(), pa.string_view())
+        return kind in (pa.string(), pa.large_string(), pa.string_view())
     if pa.types.is_floating(wanted):
-        return got in (pa.float32(), pa.float64())
-    return bool(pa.types.is_signed_integer(got))
+        return kind in (pa.float32(), pa.float64())
+    return bool(pa.types.is_signed_integer(kind))
 
 
 def _no_lines() -> SourceConnector:

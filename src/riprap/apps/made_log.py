@@ -89,15 +89,15 @@ def _attack(draw: np.random.Generator, host: str, attempts: int) -> list[pa.Arra
     port = pa.array(draw.integers(32768, 60999, attempts)).cast(pa.string())
     fields = f"logname= uid=0 euid=0 tty=ssh ruser= rhost={host} "
     pam = pc.binary_join_element_wise(tag, "pam_unix(sshd:auth): authentication failure;", fields, " ")
-    said = pc.binary_join_element_wise(
+    lines = pc.binary_join_element_wise(
         tag, "Failed password for", guess, f"from {host} port", port, "ssh2", " "
     )
-    return [pam, said]
+    return [pam, lines]
 
 
 def _ordinary(draw: np.random.Generator) -> pa.Array:
     """Return a thousand things that are said on ordinary days, a mistyped password now and then among them."""
-    said = []
+    lines = []
     for _ in range(1000):
         user, host = draw.choice(_USERS), f"10.0.{draw.integers(0, 8)}.{draw.integers(1, 255)}"
         pid, port = draw.integers(2000, 30000), draw.integers(32768, 60999)
@@ -110,5 +110,5 @@ def _ordinary(draw: np.random.Generator) -> pa.Array:
             f"systemd-logind[412]: New session {pid} of user {user}.",
             f"sshd[{pid}]: Failed password for {user} from {host} port {port} ssh2",
         )
-        said.append(kinds[int(draw.choice(len(kinds), p=[0.2, 0.2, 0.2, 0.2, 0.1, 0.09, 0.01]))])
-    return pa.array(said)
+        lines.append(kinds[int(draw.choice(len(kinds), p=[0.2, 0.2, 0.2, 0.2, 0.1, 0.09, 0.01]))])
+    return pa.array(lines)

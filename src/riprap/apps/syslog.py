@@ -109,8 +109,8 @@ def read_lines(lines: pa.Array, place: LogProgress, *, start: int | date) -> tup
     program, message = _programs(part["rest"], part["version"])
     program, message, times = _unrepeated(program, message, place)
     if len(rows):
-        said = {"program": program[-1].as_py(), "message": message[-1].as_py()}
-        place = dataclasses.replace(place, log_time=int(log_time[-1]), **said)
+        last_line = {"program": program[-1].as_py(), "message": message[-1].as_py()}
+        place = dataclasses.replace(place, log_time=int(log_time[-1]), **last_line)
     columns = {"time": time, "log_time": pa.array(log_time).cast(_TIME), "server": part["server"]}
     columns |= {"program": program, "message": message, "times": times}
     return Lines(table=pa.table(columns), rows=rows), place
@@ -202,8 +202,8 @@ def _unrepeated(
     program: pa.Array, message: pa.Array, place: LogProgress
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
     repeats = pc.struct_field(pc.extract_regex(message, _REPEATED), "times")
-    said = np.where(repeats.is_valid().to_numpy(zero_copy_only=False), -1, np.arange(len(program)))
-    source = pa.array(np.maximum.accumulate(said) + 1)
+    lines = np.where(repeats.is_valid().to_numpy(zero_copy_only=False), -1, np.arange(len(program)))
+    source = pa.array(np.maximum.accumulate(lines) + 1)
     program = pa.concat_arrays([pa.array([place.program], pa.string()), program]).take(source)
     message = pa.concat_arrays([pa.array([place.message], pa.string()), message]).take(source)
     return program, message, pc.fill_null(repeats.cast(pa.int64()), 1)

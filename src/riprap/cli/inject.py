@@ -161,10 +161,10 @@ def _python_campaign(what: str) -> Any:
     if not Path(file).is_file():
         raise UsageError(f"--campaign {what}: there is no file {file}")
     with explained(file):
-        made = runpy.run_path(file)
-    if name not in made:
+        names = runpy.run_path(file)
+    if name not in names:
         raise UsageError(f"--campaign {what}: {file} has no '{name}'")
-    return made[name]
+    return names[name]
 
 
 def _built_in(arguments: argparse.Namespace, name: str, screen: Screen) -> tuple[rr.Application, Campaign]:
@@ -270,8 +270,8 @@ def print_findings(findings: Findings, campaign: Campaign, screen: Screen) -> No
     result = findings.result
     screen.say()
     runs = result["trials"] + result["golden"]
-    made = f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples"
-    screen.say(f"{made}: {result['took']:,.0f} s.")
+    work = f"{result['trials']:,} trials and {result['golden']:,} golden runs over {result['rows']:,} tuples"
+    screen.say(f"{work}: {result['took']:,.0f} s.")
     if result["streaming"] is not None:
         one, hours = result["streaming"]["seconds"], result["streaming"]["all"] / 3600
         screen.say(

@@ -42,7 +42,7 @@ def compare_with_campaign(
     )
     with screen.bars(TextColumn("[dim]{task.description}"), screen.bar(), TimeRemainingColumn()) as bars:
         task = bars.add_task("starting", total=1.0)
-        made = compare(
+        result = compare(
             graph,
             profile,
             CampaignFolder(path),
@@ -53,19 +53,19 @@ def compare_with_campaign(
     if arguments.html is not None:
         from riprap.model.report import write_comparison
 
-        write_comparison(arguments.html, made, seed=arguments.seed)
+        write_comparison(arguments.html, result, seed=arguments.seed)
         screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
-        screen.print_json(made.to_json())
+        screen.print_json(result.to_json())
         return 0
     screen.say(
-        f"One crash of {made.outage:g} s at {made.rate:g} tuples/s, over {made.horizon:,.0f} s; campaign {path}"
+        f"One crash of {result.outage:g} s at {result.rate:g} tuples/s, over {result.horizon:,.0f} s; campaign {path}"
     )
     screen.say()
     table = new_table("operator")
     for heading in ("availability", "R, measured", "tainted tuples", "I, measured"):
         table.add_column(heading, justify="right")
-    for each in made.operators:
+    for each in result.operators:
         table.add_row(
             each.operator,
             with_interval(each.prediction.availability, 5),
@@ -74,7 +74,7 @@ def compare_with_campaign(
             f"{each.I:.2f}",
         )
     screen.out.print(table)
-    for what, pairs in made.ranked_otherwise().items():
+    for what, pairs in result.ranked_otherwise().items():
         words = ", ".join(f"{one} and {other}" for one, other in pairs)
         measured = "R" if what == "availability" else "I"
         ranks = f"ranks {words} otherwise than {measured} does" if pairs else f"ranks all as {measured} does"

@@ -36,15 +36,15 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
     for heading in ("availability", "not spreading", "tainted tuples", "share", "copies", "checkpoints"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point, words in zip(points, settings, strict=True):
-        made = point.prediction
-        written = made.cost.checkpoint_bytes
+        prediction = point.prediction
+        written = prediction.cost.checkpoint_bytes
         table.add_row(
             *(words[name] for name in varying),
-            with_interval(made.availability, 5, exact=made.exact is not None),
-            f"{made.alone.mean:.5f}",
-            with_interval(made.tainted_tuples, 0, exact=made.exact is not None),
-            f"{made.share.mean:.2%}",
-            f"+{made.cost.copies}",
+            with_interval(prediction.availability, 5, exact=prediction.exact is not None),
+            f"{prediction.alone.mean:.5f}",
+            with_interval(prediction.tainted_tuples, 0, exact=prediction.exact is not None),
+            f"{prediction.share.mean:.2%}",
+            f"+{prediction.cost.copies}",
             "?" if written is None else f"{written / 1e6:.2f} MB/s",
         )
     screen.out.print(table)
@@ -55,11 +55,11 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
 
 def _found(points: Sequence[Point]) -> str:
     """Say how the numbers came about."""
-    first, took = points[0].prediction, sum(point.prediction.seconds for point in points)
+    first, seconds = points[0].prediction, sum(point.prediction.seconds for point in points)
     states = [point.prediction.exact.states for point in points if point.prediction.exact is not None]
     if states:
-        return f"Exact, {'at most ' if len(states) > 1 else ''}{max(states):,} states; {took:.1f} s."
-    return f"{first.replications:,} replications each, 95% confidence; {took:.1f} s."
+        return f"Exact, {'at most ' if len(states) > 1 else ''}{max(states):,} states; {seconds:.1f} s."
+    return f"{first.replications:,} replications each, 95% confidence; {seconds:.1f} s."
 
 
 def _words(point: Point) -> dict[str, str]:

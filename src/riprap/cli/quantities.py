@@ -21,9 +21,9 @@ class Quantity(float):
     words: str
 
     def __new__(cls, value: float, words: str) -> Quantity:
-        made = super().__new__(cls, value)
-        made.words = words
-        return made
+        quantity = super().__new__(cls, value)
+        quantity.words = words
+        return quantity
 
 
 def read_time(text: str) -> Quantity:

@@ -42,9 +42,9 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         arguments.run, arguments.campaigns, kind="a campaign", sign="campaign.json", option="--campaigns"
     )
     folder = CampaignFolder(path)
-    made = write_report(folder)
+    files = write_report(folder)
     if screen.json:
-        screen.print_json({name: str(file) for name, file in made.items()})
+        screen.print_json({name: str(file) for name, file in files.items()})
         return 0
     result = folder.result
     assert result is not None
@@ -52,6 +52,6 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         name = "+".join(each["targets"])
         screen.say(f"{name} ({each['model']}): {each['words']}")
     screen.say()
-    for name, file in made.items():
+    for name, file in files.items():
         screen.say(f"{name}: {shown(file)}")
     return 0

@@ -84,13 +84,13 @@ class Summary:
             "checkpoints": {name: dict(status) for name, status in self.checkpoints.items()},
             "operators": {
                 name: {
-                    "in": did.tuples_in,
-                    "out": did.tuples_out,
-                    "seconds": did.seconds,
-                    "state_bytes": did.state_bytes,
-                    "late": did.late,
+                    "in": totals.tuples_in,
+                    "out": totals.tuples_out,
+                    "seconds": totals.seconds,
+                    "state_bytes": totals.state_bytes,
+                    "late": totals.late,
                 }
-                for name, did in self.operators.items()
+                for name, totals in self.operators.items()
             },
         }
 
@@ -119,14 +119,14 @@ class Tally:
         self._first = self._first or (line["time"], line["rows"])
         self._last = line["time"]
         self.checkpoints.update(line.get("checkpoints", {}))
-        for name, did in line["operators"].items():
+        for name, counts in line["operators"].items():
             before = self.operators.get(name, Totals())
             self.operators[name] = Totals(
-                tuples_in=before.tuples_in + int(did["in"]),
-                tuples_out=before.tuples_out + int(did["out"]),
-                seconds=before.seconds + float(did["seconds"]),
-                state_bytes=int(did.get("state_bytes", 0)),
-                late=before.late + int(did.get("late", 0)),
+                tuples_in=before.tuples_in + int(counts["in"]),
+                tuples_out=before.tuples_out + int(counts["out"]),
+                seconds=before.seconds + float(counts["seconds"]),
+                state_bytes=int(counts.get("state_bytes", 0)),
+                late=before.late + int(counts.get("late", 0)),
             )
 
     @property
@@ -180,10 +180,10 @@ def print_summary(summary: Summary, screen: Screen) -> None:
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
     for name, status in summary.checkpoints.items():
         screen.say(f"{name}: {_saved(status)}")
-    for name, did in summary.operators.items():
-        if did.late:
+    for name, totals in summary.operators.items():
+        if totals.late:
             screen.say(
-                f"{name}: {did.late:,} tuples came after newer ones of their key, and count as if as new"
+                f"{name}: {totals.late:,} tuples came after newer ones of their key, and count as if as new"
             )
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
@@ -197,9 +197,9 @@ def print_summary(summary: Summary, screen: Screen) -> None:
 
 def _saved(status: Mapping[str, Any]) -> str:
     """Say how an operator's checkpoints went."""
-    said = f"{status['taken']:,} checkpoints, {status['total']:,} bytes written"
+    saved = f"{status['taken']:,} checkpoints, {status['total']:,} bytes written"
     trouble = [f"{status[kind]:,} {kind}" for kind in ("missed", "failed") if status[kind]]
-    return ", ".join([said, *trouble])
+    return ", ".join([saved, *trouble])
 
 
 def _operator_table(summary: Summary) -> Table:
@@ -207,9 +207,9 @@ def _operator_table(summary: Summary) -> Table:
     table.add_column("operator")
     for heading in ("tuples in", "tuples out", "processing s", "state bytes"):
         table.add_column(heading, justify="right")
-    for name, did in summary.operators.items():
-        state = f"{did.state_bytes:,}" if did.state_bytes else ""
-        table.add_row(name, f"{did.tuples_in:,}", f"{did.tuples_out:,}", f"{did.seconds:.3f}", state)
+    for name, totals in summary.operators.items():
+        state = f"{totals.state_bytes:,}" if totals.state_bytes else ""
+        table.add_row(name, f"{totals.tuples_in:,}", f"{totals.tuples_out:,}", f"{totals.seconds:.3f}", state)
     return table
 
 

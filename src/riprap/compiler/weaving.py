@@ -32,9 +32,9 @@ def weave(graph: Graph, targets: Collection[str], *, deep: bool = False, role: R
                 f"there is no operator '{name}' for a fault; there are: {', '.join(o.name for o in graph)}"
             )
         target = operators[name]
-        made = (_behind if isinstance(target, Source) else _before)(operators, target, deep, role)
+        woven = (_behind if isinstance(target, Source) else _before)(operators, target, deep, role)
         if name in places:
-            places.update(dict.fromkeys(made, places[name]))
+            places.update(dict.fromkeys(woven, places[name]))
     return Graph.of(graph.name, operators.values(), places, graph.restarts, graph.processes)
 
 
@@ -64,15 +64,15 @@ def _check(graph: Graph, operator: Faulty, fault: Fault) -> None:
 
 
 def _before(operators: dict[str, Operator], target: Operator, deep: bool, role: Role) -> list[str]:
-    made: dict[tuple[int, str], str] = {}
+    woven: dict[tuple[int, str], str] = {}
     for number, port in enumerate(target.ports):
         for stream in port:
-            made[number, stream] = _faulty(
+            woven[number, stream] = _faulty(
                 operators, stream, f"{role}:{target.name}:{number}:", target, deep, role
             )
-    ports = tuple(tuple(made[n, s] for s in port) for n, port in enumerate(target.ports))
+    ports = tuple(tuple(woven[n, s] for s in port) for n, port in enumerate(target.ports))
     operators[target.name] = replace(target, ports=ports)
-    return list(made.values())
+    return list(woven.values())
 
 
 def _behind(operators: dict[str, Operator], source: Operator, deep: bool, role: Role) -> list[str]:
@@ -82,16 +82,16 @@ def _behind(operators: dict[str, Operator], source: Operator, deep: bool, role: 
             f"{source} is a clock: its ticks go to every operator that hears it, and are not tuples"
         )
     readers = [o for o in operators.values() if source.name in {*o.inputs, *o.control}]
-    made = _faulty(operators, source.name, f"{role}:", source, deep, role)
+    woven = _faulty(operators, source.name, f"{role}:", source, deep, role)
 
     def instead(streams: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(made if stream == source.name else stream for stream in streams)
+        return tuple(woven if stream == source.name else stream for stream in streams)
 
     for reader in readers:
         operators[reader.name] = replace(
             reader, ports=tuple(instead(port) for port in reader.ports), control=instead(reader.control)
         )
-    return [made]
+    return [woven]
 
 
 def _faulty(

@@ -53,8 +53,8 @@ def _wrapping(instruction: str) -> Callable[..., Any]:
 
         return _PAIR(numba.types.int64, numba.types.int64), emit
 
-    made: Callable[..., Any] = intrinsic(wrapping)
-    return made
+    wrapper: Callable[..., Any] = intrinsic(wrapping)
+    return wrapper
 
 
 added = _wrapping("sadd_with_overflow")

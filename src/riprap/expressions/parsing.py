@@ -193,9 +193,9 @@ class Binder:
 
     def function(self, node: exp.Anonymous) -> Expression:
         if self.on_call is not None:
-            made = self.on_call(self, node)
-            if made is not None:
-                return made
+            expression = self.on_call(self, node)
+            if expression is not None:
+                return expression
         return build_call(node.name, [self.bind(each) for each in node.expressions], self.functions)
 
     def case(self, node: exp.Case) -> Expression:
@@ -241,8 +241,8 @@ class Binder:
         return connect("and", compare(">=", value, low), compare("<=", value, high))
 
     def like(self, node: exp.Like) -> Expression:
-        made = like(self.bind(node.this), self.bind(node.expression))
-        return negation(made) if node.args.get("negate") else made
+        matches = like(self.bind(node.this), self.bind(node.expression))
+        return negation(matches) if node.args.get("negate") else matches
 
     def item(self, node: exp.Bracket) -> Expression:
         if len(node.expressions) != 1:

@@ -83,8 +83,8 @@ def to_timestamp(arguments: Sequence[Expression]) -> Expression:
     text, *rest = arguments
     sql = f"to_timestamp({', '.join(each.sql for each in arguments)})"
     if not rest:
-        made = cast(text, TIMESTAMP)
-        return replace(made, sql=sql)
+        timestamp = cast(text, TIMESTAMP)
+        return replace(timestamp, sql=sql)
     need_text("to_timestamp", (text,))
     kernel = partial(moments.by_format, pattern=read_format(literal_text("to_timestamp", rest[0])))
     return call(sql, TIMESTAMP, kernel, text, raises=True)

@@ -82,8 +82,8 @@ def _checked(
     if len(result) != rows:
         raise EvaluationError(sql, f"{who} returned {len(result)} rows for {rows}")
     if result.type != user.returns:
-        got, declared = type_name(result.type), type_name(user.returns)
-        raise EvaluationError(sql, f"{who} returned {got}, not the declared {declared}")
+        returned, declared = type_name(result.type), type_name(user.returns)
+        raise EvaluationError(sql, f"{who} returned {returned}, not the declared {declared}")
     return normalise(result)
 
 

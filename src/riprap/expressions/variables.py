@@ -105,7 +105,7 @@ def parse_variables(
     initials = {name: _initial(name, each, functions or {}) for name, each in variables.items()}
     updates = _Updates(text=update, scope=scope, functions=functions or {}, initials=initials)
     types = updates.settled_types()
-    made = tuple(
+    typed = tuple(
         Variable(
             name=name,
             type=types[name],
@@ -115,10 +115,10 @@ def parse_variables(
         for name, expression in updates.bound(types).items()
     )
     try:
-        program = write_program([(each.name, each.update) for each in made])
+        program = write_program([(each.name, each.update) for each in typed])
     except Misuse as misuse:
         raise ExpressionError(update, misuse.problem, misuse.hint) from None
-    return Variables(each=made, program=program)
+    return Variables(each=typed, program=program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,26 +61,26 @@ def campaign_of(content: Any, folder: Path) -> Campaign:
     for name in ("sink", "score", "offsets", "section", "outages"):
         if name not in entries:
             raise GraphError(f"a campaign needs an entry '{name}'")
-    made: dict[str, Any] = {name: entries[name] for name in _PLAIN if name in entries}
-    made |= {name: _list(name, entries[name]) for name in _LISTS if name in entries}
-    made["score"] = _score(entries["score"], folder)
+    fields: dict[str, Any] = {name: entries[name] for name in _PLAIN if name in entries}
+    fields |= {name: _list(name, entries[name]) for name in _LISTS if name in entries}
+    fields["score"] = _score(entries["score"], folder)
     outages = _entries("outages", entries["outages"], ("seconds", "rates", "clock", "tuples"))
     for name in ("seconds", "tuples"):
         if name in outages:
-            made[name] = _list(name, outages[name])
+            fields[name] = _list(name, outages[name])
     for name in ("rates", "clock"):
         if name in outages:
-            made[name] = outages[name]
+            fields[name] = outages[name]
     if "targets" in entries:
-        made["targets"] = tuple(
+        fields["targets"] = tuple(
             (t,) if isinstance(t, str) else tuple(t) for t in _list("targets", entries["targets"])
         )
     if "models" in entries:
         models = entries["models"]
         if not isinstance(models, Mapping):
             raise GraphError("models: give each a name, as 'loss: {loss: {keep: 0.5}}'")
-        made["models"] = {str(name): _model(each, folder) for name, each in models.items()}
-    return Campaign(**made)
+        fields["models"] = {str(name): _model(each, folder) for name, each in models.items()}
+    return Campaign(**fields)
 
 
 def _score(entry: Any, folder: Path) -> Score:

@@ -90,11 +90,11 @@ def inject(
         if not earlier:
             (home.path / "graph.svg").write_text(draw_svg(graph), encoding="utf-8")
             with session_for(spark, master, home.path / "spark.log") as session:
-                took = _carry_out(setup, home, session, shortcut=shortcut, show=show, began=began)
+                seconds = _carry_out(setup, home, session, shortcut=shortcut, show=show, began=began)
                 if compare:
                     show("one run through the streaming runtime", 1.0)
                 streaming = streaming_seconds(graph, session) if compare else None
-            home.finish(_result(setup, home, took=took, streaming=streaming))
+            home.finish(_result(setup, home, took=seconds, streaming=streaming))
         result = home.result
         assert result is not None
         criticalities = evaluate(setup.campaign, home.trials(), home.golden())

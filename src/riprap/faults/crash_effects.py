@@ -103,7 +103,7 @@ def leaving(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
 
     In a graph that faults are woven into, a stream that passes one is still the same.
     """
-    made = {stream for name in group for stream in graph[name].outputs}
+    streams_inside = {stream for name in group for stream in graph[name].outputs}
     leaving_by: dict[str, list[str]] = {}
     for operator in graph:
         if operator.name in group or isinstance(operator, Faulty):
@@ -113,7 +113,7 @@ def leaving(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
             while isinstance(producer, Faulty):
                 stream = producer.stream
                 producer = graph.producer(producer.ports[0][0])
-            if stream in made:
+            if stream in streams_inside:
                 streams = leaving_by.setdefault(operator.name, [])
                 streams += [stream] if stream not in streams else []
     return leaving_by

@@ -156,14 +156,14 @@ def joined(arrivals: Sequence[Arrival], lags: Sequence[Fault] = (), origin: int 
             parts.append(replace(chunk, rank=chunk.rank + base, code=code, marks=marks))
         chunks[name] = _in_a_row(parts)
     for name in first.ticks:
-        heard = [
+        of_clock = [
             replace(a.ticks[name], rank=a.ticks[name].rank + base)
             for a, base in zip(slim, bases, strict=False)
         ]
         ticks[name] = replace(
-            heard[0],
-            rank=np.concatenate([t.rank for t in heard]),
-            time=np.concatenate([t.time for t in heard]),
+            of_clock[0],
+            rank=np.concatenate([t.rank for t in of_clock]),
+            time=np.concatenate([t.time for t in of_clock]),
         )
     tags = tuple(np.concatenate(numbers) for numbers in zip(*(a.tags for a in slim), strict=True))
     return Arrival(chunks, ticks, keys, tags, first.from_sources)

@@ -23,16 +23,16 @@ def write_report(folder: CampaignFolder) -> dict[str, Path]:
         raise RunError(
             f"the campaign in {folder.path} is not done: give the command of 'riprap inject' again to go on"
         )
-    made = {
+    files = {
         "report": folder.path / "report.html",
         "csv": folder.path / "trials.csv",
         "parquet": folder.path / "trials.parquet",
     }
-    made["report"].write_text(page(folder), encoding="utf-8")
+    files["report"].write_text(page(folder), encoding="utf-8")
     trials = trials_table(folder)
-    pa_csv.write_csv(trials, made["csv"])
-    pq.write_table(trials, made["parquet"])
-    return made
+    pa_csv.write_csv(trials, files["csv"])
+    pq.write_table(trials, files["parquet"])
+    return files
 
 
 def page(folder: CampaignFolder) -> str:
@@ -63,7 +63,7 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
     """Say what to do next, as lines of HTML."""
     first = result["operators"][0]["model"]
     operators = [o for o in result["operators"] if o["model"] == first]
-    said = {
+    sentences = {
         ("protect", True): "Protect {}: faults there outlast the outage in the output. Write "
         "<code>protect=rr.checkpoint(every='1s')</code> beside it, so that its state outlives its host, and run it "
         "with <code>restart='resume'</code> (the default of <code>app.place</code>), so that input of an outage is "
@@ -82,7 +82,7 @@ def advice(result: Mapping[str, Any]) -> Iterator[str]:
         ("no effect", None): "Leave {} alone: faults there do not show in this score.",
         ("unknown", None): "Look at {} first: trials there failed.",
     }
-    for (verdict, stateful), sentence in said.items():
+    for (verdict, stateful), sentence in sentences.items():
         names = [
             " + ".join(o["targets"])
             for o in operators

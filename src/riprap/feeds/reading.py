@@ -201,9 +201,9 @@ def _read_rate(path: str, low: int, high: int, columns: tuple[str, ...]) -> Iter
     start, rate = read_pace(Path(path))
     numbers = np.arange(low, high)
     due = np.round(start * 1e6 + numbers * (1e6 / rate)).astype(np.int64)
-    made = {"time": pa.array(due).cast(pa.timestamp("us", "UTC")), "value": pa.array(numbers)}
+    values = {"time": pa.array(due).cast(pa.timestamp("us", "UTC")), "value": pa.array(numbers)}
     # Without a column asked for, rows are still counted.
-    yield pa.table({name: made[name] for name in columns} or {"value": made["value"]})
+    yield pa.table({name: values[name] for name in columns} or {"value": values["value"]})
 
 
 _READERS: dict[str, Callable[[str, int, int, tuple[str, ...]], Iterator[pa.Table]]] = {

@@ -62,13 +62,13 @@ def below(one: Estimate, other: Estimate) -> bool:
 
 
 def _against(base: str, name: str, pairs: Sequence[tuple[Prediction, Prediction]]) -> str:
-    said = [_tainted(pairs), _available(pairs)]
+    sentences = [_tainted(pairs), _available(pairs)]
     theirs, ours = pairs[0][0].cost, pairs[0][1].cost
     more = ours.copies - theirs.copies
     price = f"It takes {copies(more)}" if more else "It takes as many copies"
     if ours.checkpoint_bytes != theirs.checkpoint_bytes:
         price += f" and writes {_written(ours)} instead of {_written(theirs)}"
-    return f"<b>{escape(name)}</b> against <b>{escape(base)}</b>: {'; '.join(said)}. {price}."
+    return f"<b>{escape(name)}</b> against <b>{escape(base)}</b>: {'; '.join(sentences)}. {price}."
 
 
 def _written(cost: Cost) -> str:
@@ -131,18 +131,18 @@ def _range(shares: Sequence[float]) -> str:
 
 
 def _alone(point: Point) -> Iterator[str]:
-    made, horizon = point.prediction, point.setting.horizon
-    down = Estimate(1 - made.availability.mean, 1 - made.availability.high, 1 - made.availability.low)
+    own, horizon = point.prediction, point.setting.horizon
+    down = Estimate(1 - own.availability.mean, 1 - own.availability.high, 1 - own.availability.low)
     if down.low > 0:
         yield (
             f"In {duration(horizon)} expect some operator to be down, or its results not to be trusted, for "
             f"{shown(down.scaled(horizon))} seconds."
         )
-    if made.tainted_tuples.low > 0:
-        yield f"Expect {shown(made.tainted_tuples)} tainted tuples, {shown(made.share, percent=True)} of the output."
-    if made.output.low > made.fault_free:
+    if own.tainted_tuples.low > 0:
+        yield f"Expect {shown(own.tainted_tuples)} tainted tuples, {shown(own.share, percent=True)} of the output."
+    if own.output.low > own.fault_free:
         yield (
-            f"More tuples come out than without faults ({shown(made.output)} instead of {made.fault_free:,.0f}): "
+            f"More tuples come out than without faults ({shown(own.output)} instead of {own.fault_free:,.0f}): "
             "whoever reads them must bear with tuples too many."
         )
 
@@ -158,9 +158,9 @@ def _trends(points: Sequence[Point]) -> Iterator[str]:
             line[axis.value(point.setting)] = point.prediction
         ends = [(line[min(line)], line[max(line)]) for line in lines.values() if len(line) > 1]
         moved = [(measure.name.lower(), _trend(measure, ends)) for measure in MEASURES]
-        said = [f"{name} {word}" for name, word in moved if word]
-        if said and ends:
-            listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+        trends = [f"{name} {word}" for name, word in moved if word]
+        if trends and ends:
+            listed = " and ".join([", ".join(trends[:-1]), trends[-1]] if len(trends) > 1 else trends)
             everywhere = ", whatever the other settings" if len(ends) > 1 else ""
             span = f"{axis.words(values[0])} to {axis.words(values[-1])}"
             yield f"From {axis.name} {span}: {listed}{everywhere}."
@@ -174,17 +174,17 @@ def _trend(measure: Measure, ends: Sequence[tuple[Prediction, Prediction]]) -> s
     return ""
 
 
-def _spreading(made: Sequence[Prediction]) -> Iterator[str]:
-    if all(below(p.availability, p.alone) for p in made):
-        most = max(p.alone.low - p.availability.high for p in made)
+def _spreading(predictions: Sequence[Prediction]) -> Iterator[str]:
+    if all(below(p.availability, p.alone) for p in predictions):
+        most = max(p.alone.low - p.availability.high for p in predictions)
         yield (
             "Do not reckon operator by operator: that faults spread to others makes availability lower, by at least "
             f"{_down(most)} where it matters most."
         )
 
 
-def _too_few(made: Sequence[Prediction]) -> Iterator[str]:
-    tainting = [p for p in made if p.tainted_tuples.mean > 0]
+def _too_few(predictions: Sequence[Prediction]) -> Iterator[str]:
+    tainting = [p for p in predictions if p.tainted_tuples.mean > 0]
     widths = [(p.tainted_tuples.high / p.tainted_tuples.mean - 1, p.replications) for p in tainting]
     if not widths:
         return

@@ -115,7 +115,7 @@ def compare(
     outage = max(campaign["seconds"], default=0.0) or max(campaign["tuples"]) / rate
     horizon = result["rows"] / rate
     operators = _first_model(result["operators"])
-    made = []
+    compared = []
     for number, each in enumerate(operators):
         name = "+".join(each["targets"])
         if show is not None:
@@ -131,9 +131,9 @@ def compare(
             replications=replications,
             seed=seed,
         )
-        made.append(Compared(operator=name, prediction=prediction, R=each["R"], I=each["I"]))
+        compared.append(Compared(operator=name, prediction=prediction, R=each["R"], I=each["I"]))
     return Comparison(
-        campaign=str(folder.path), outage=outage, rate=rate, horizon=horizon, operators=tuple(made)
+        campaign=str(folder.path), outage=outage, rate=rate, horizon=horizon, operators=tuple(compared)
     )
 
 

@@ -100,5 +100,5 @@ def _alone(line: Figure) -> Figure:
 
 
 def _drawn(line: Figure, number: int) -> Figure:
-    made = {key: value for key, value in line.items() if key != "alone"}
-    return {**made, "off": True} if number >= _LINES and not line.get("thin") else made
+    drawn = {key: value for key, value in line.items() if key != "alone"}
+    return {**drawn, "off": True} if number >= _LINES and not line.get("thin") else drawn

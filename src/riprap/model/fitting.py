@@ -221,8 +221,8 @@ def _points(
     outages: Sequence[tuple[float, float, int]], observed: Floats, fitted: Floats
 ) -> tuple[ObservedOutage, ...]:
     return tuple(
-        ObservedOutage(rate, second, lost, float(seen), float(made))
-        for (rate, second, lost), seen, made in zip(outages, observed, fitted, strict=True)
+        ObservedOutage(rate, second, lost, float(seen), float(curve))
+        for (rate, second, lost), seen, curve in zip(outages, observed, fitted, strict=True)
     )
 
 

@@ -43,11 +43,11 @@ def _emit(rng: Any, count: int, shares: Floats, exclusive: bool, out: Ints) -> N
     for output in range(len(out)):
         each = shares[output]
         if exclusive:
-            made = 0
+            emitted = 0
             if each > 0.0 and left > 0:
-                made = left if each >= chance else rng.binomial(left, each / chance)
-            out[output] += made
-            left -= made
+                emitted = left if each >= chance else rng.binomial(left, each / chance)
+            out[output] += emitted
+            left -= emitted
             chance -= each
         else:
             out[output] += _passing(rng, count, each)

@@ -31,10 +31,10 @@ def output_over_time(
     for line in metrics:
         if line["repeated"]:
             continue
-        did = batches.setdefault(line["batch"], [0.0, 0.0])
+        counts = batches.setdefault(line["batch"], [0.0, 0.0])
         for name, each in line["operators"].items():
-            did[0] += each["in"] if name in sources else 0
-            did[1] += each["in"] if name in sinks else 0
+            counts[0] += each["in"] if name in sources else 0
+            counts[1] += each["in"] if name in sinks else 0
     for _, (rows, results) in sorted(batches.items()):
         if rows > 0:
             came += rows

@@ -49,11 +49,11 @@ def parts_of(graph: Graph, profile: Profile) -> tuple[Part, ...]:
     operators = [o for o in graph if not (isinstance(o, Source) and o.tick is not None)]
     _check_names(graph, operators, profile)
     punctuated: set[str] = set()
-    made = []
+    parts = []
     for operator in operators:
-        made.append(_part(operator, profile, punctuated))
-        punctuated.update(o for o in made[-1].outputs if o.endswith(_PUNCTUATION))
-    return tuple(made)
+        parts.append(_part(operator, profile, punctuated))
+        punctuated.update(o for o in parts[-1].outputs if o.endswith(_PUNCTUATION))
+    return tuple(parts)
 
 
 _PUNCTUATION = " punctuation"

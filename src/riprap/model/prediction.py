@@ -186,8 +186,8 @@ def predict(
         for first in range(0, replications, _CHUNK)
     ]
     replicated: list[Told] = []
-    for made in (spread or in_threads)(chunks):
-        replicated += made
+    for chunk in (spread or in_threads)(chunks):
+        replicated += chunk
         if show is not None:
             show(len(replicated) / replications)
     seconds = time.perf_counter() - began

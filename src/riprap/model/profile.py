@@ -162,9 +162,9 @@ def _operator(name: str, content: Any) -> OperatorProfile:
     ports = entries.pop("ports", [of_port])
     if not isinstance(ports, list):
         raise ModelError(f"{what}: ports is a list, with an entry for each port")
-    made = tuple(Port(**_entries(f"{what}, port {n}", port or {}, _OF_PORT)) for n, port in enumerate(ports))
+    each = tuple(Port(**_entries(f"{what}, port {n}", port or {}, _OF_PORT)) for n, port in enumerate(ports))
     return OperatorProfile(
-        ports=made, **{key: value for key, value in entries.items() if key in _OF_OPERATOR}
+        ports=each, **{key: value for key, value in entries.items() if key in _OF_OPERATOR}
     )
 
 

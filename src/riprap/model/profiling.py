@@ -148,41 +148,41 @@ class _Measuring:
 
     def operator(self, operator: Operator, seconds: float) -> OperatorProfile:
         """Return the profile of an operator, in a stream that took so many seconds."""
-        did = self.did(operator.name)
+        totals = self.did(operator.name)
         time, states = self._time(operator), self._states(operator)
-        if not did.tuples_in:
+        if not totals.tuples_in:
             self.assumed.append(f"{operator.name}: nothing came in, so its time and selectivity are unknown")
         tick = period_of(operator)
         heeds = answers_punctuation(operator)
-        put_out = sum(did.streams.values())
+        put_out = sum(totals.streams.values())
         silent = tick is not None or heeds
         ports = tuple(
             Port(
                 time=time,
-                selectivity=0.0 if silent else self._selectivity(operator, did, port),
+                selectivity=0.0 if silent else self._selectivity(operator, totals, port),
                 state=states[port],
             )
-            for port in range(len(did.ports))
+            for port in range(len(totals.ports))
         )
         return OperatorProfile(
             ports=ports,
             tick=tick,
             ticked=_short(put_out * tick / seconds) if tick is not None else 0.0,
             tuple_bytes=self._tuple_bytes(operator.name),
-            punctuated=_punctuated(operator, did),
-            on_punctuation=_short(put_out / did.marks_in) if heeds and did.marks_in else 0.0,
+            punctuated=_punctuated(operator, totals),
+            on_punctuation=_short(put_out / totals.marks_in) if heeds and totals.marks_in else 0.0,
         )
 
-    def _selectivity(self, operator: Operator, did: _Did, port: int) -> float | dict[str, float]:
+    def _selectivity(self, operator: Operator, totals: _Did, port: int) -> float | dict[str, float]:
         """Share what came out among the ports that can have brought it about, in proportion to their tuples."""
         if not operator.outputs:
             return 1.0
-        speaking = [n for n in range(len(did.ports)) if speaks(operator, n)]
-        came = sum(did.ports[n] for n in speaking)
+        speaking = [n for n in range(len(totals.ports)) if speaks(operator, n)]
+        came = sum(totals.ports[n] for n in speaking)
         if port not in speaking or not came:
-            shares = dict.fromkeys(did.streams, 0.0 if did.tuples_in else 1.0)
+            shares = dict.fromkeys(totals.streams, 0.0 if totals.tuples_in else 1.0)
         else:
-            shares = {stream: _short(count / came) for stream, count in did.streams.items()}
+            shares = {stream: _short(count / came) for stream, count in totals.streams.items()}
         return shares if len(shares) > 1 else next(iter(shares.values()))
 
     def _time(self, operator: Operator) -> float:
@@ -255,12 +255,12 @@ def _full(kept: Sequence[float]) -> Sequence[float]:
     return kept
 
 
-def _punctuated(operator: Operator, did: _Did) -> float:
+def _punctuated(operator: Operator, totals: _Did) -> float:
     """Return how many punctuations of its own an operator makes for a tuple that comes in."""
-    if not operator.punctuates or not did.tuples_in:
+    if not operator.punctuates or not totals.tuples_in:
         return 0.0
-    passed = did.marks_in if operator.traits.punctuation.startswith("passes") else 0
-    return _short(max(0.0, did.marks_out / len(operator.outputs) - passed) / did.tuples_in)
+    passed = totals.marks_in if operator.traits.punctuation.startswith("passes") else 0
+    return _short(max(0.0, totals.marks_out / len(operator.outputs) - passed) / totals.tuples_in)
 
 
 def _short(number: float) -> float:

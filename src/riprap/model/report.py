@@ -116,29 +116,29 @@ def _asked(points: Sequence[Point]) -> str:
     """Say what all combinations have in common, and what was varied."""
     first, axes = points[0].setting, varied(points)
     techniques = list(dict.fromkeys(p.setting.technique for p in points))
-    said = [f"{'techniques' if len(techniques) > 1 else 'technique'} {', '.join(techniques)}"]
+    parts = [f"{'techniques' if len(techniques) > 1 else 'technique'} {', '.join(techniques)}"]
     for axis in AXES:
         values = sorted({axis.value(p.setting) for p in points})
         if axis in axes or not axis.rate or values != [0.0]:
-            said.append(f"{axis.name} {', '.join(axis.words(v) for v in values)}")
+            parts.append(f"{axis.name} {', '.join(axis.words(v) for v in values)}")
     if first.faults.crash is not None:
-        said.append(f"one crash of {first.faults.crash}")
-    said += [f"{' and '.join(names)} fail together" for names in first.faults.together]
-    return "; ".join(said)
+        parts.append(f"one crash of {first.faults.crash}")
+    parts += [f"{' and '.join(names)} fail together" for names in first.faults.together]
+    return "; ".join(parts)
 
 
-def _method(made: Sequence[Prediction], seed: int | None) -> str:
-    states = [p.exact.states for p in made if p.exact is not None]
-    took = f"{sum(p.seconds for p in made):.1f} s in all"
+def _method(predictions: Sequence[Prediction], seed: int | None) -> str:
+    states = [p.exact.states for p in predictions if p.exact is not None]
+    spent = f"{sum(p.seconds for p in predictions):.1f} s in all"
     if states:
-        said = f"Solved exactly, as Markov chains of at most {max(states):,} states, {took}."
+        text = f"Solved exactly, as Markov chains of at most {max(states):,} states, {spent}."
     else:
-        counts = sorted({p.replications for p in made})
-        said = " to ".join(f"{n:,}" for n in (counts[0], counts[-1])[: len(counts)])
-        said += f" replications of each combination, {took}; intervals hold the mean with 95% confidence."
-        said += f" Seed {seed}." if seed is not None else ""
+        counts = sorted({p.replications for p in predictions})
+        text = " to ".join(f"{n:,}" for n in (counts[0], counts[-1])[: len(counts)])
+        text += f" replications of each combination, {spent}; intervals hold the mean with 95% confidence."
+        text += f" Seed {seed}." if seed is not None else ""
     libraries = ", ".join(f"{name} {version(name)}" for name in ("riprap", "numba", "numpy", "scipy"))
-    return f"{said} Versions: {libraries}, python {platform.python_version()}."
+    return f"{text} Versions: {libraries}, python {platform.python_version()}."
 
 
 def _agreeing(comparison: Comparison) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _marked(points: Sequence[Point]) -> str:
 
 def _holders(figures: Sequence[Figure], first: int) -> str:
     """Write the places that the script draws figures into, those of a group together."""
-    made = []
+    sections = []
     numbered = enumerate(figures, first)
     for group, members in groupby(numbered, key=lambda pair: pair[1].get("group", "")):
         shapes = [
@@ -173,8 +173,8 @@ def _holders(figures: Sequence[Figure], first: int) -> str:
             for number, each in members
         ]
         heading = f"<h3>{escape(group)}</h3>" if group else ""
-        made.append(f'{heading}<div class="figures">{"".join(shapes)}</div>')
-    return "\n".join(made)
+        sections.append(f'{heading}<div class="figures">{"".join(shapes)}</div>')
+    return "\n".join(sections)
 
 
 def _heading(name: str, content: str) -> str:

@@ -114,9 +114,9 @@ def predict_all(
         done(0.0)
         asked = (graph, profile.at_rate(setting.rate), sweep.techniques[setting.technique], setting.faults)
         if exact:
-            made = predict_exactly(*asked, horizon=setting.horizon)
+            prediction = predict_exactly(*asked, horizon=setting.horizon)
         else:
-            made = predict(
+            prediction = predict(
                 *asked,
                 horizon=setting.horizon,
                 replications=replications,
@@ -125,5 +125,5 @@ def predict_all(
                 spread=spread,
                 show=done,
             )
-        points.append(Point(setting, made))
+        points.append(Point(setting, prediction))
     return points

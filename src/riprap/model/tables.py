@@ -105,13 +105,13 @@ def _at(value: float, scale: tuple[float, float]) -> float:
 
 def tiles(point: Point) -> str:
     """Write what matters most of one combination, large."""
-    made = point.prediction
+    prediction = point.prediction
     values = [
-        *((m.name.lower(), m.words(m.of(made))) for m in MEASURES),
-        ("tuples lost", shown(made.lost)),
-        ("crashes", shown(made.crashes)),
-        ("copies of operators", f"+{made.cost.copies}"),
-        ("checkpoints", bytes_a_second(made.cost.checkpoint_bytes)),
+        *((m.name.lower(), m.words(m.of(prediction))) for m in MEASURES),
+        ("tuples lost", shown(prediction.lost)),
+        ("crashes", shown(prediction.crashes)),
+        ("copies of operators", f"+{prediction.cost.copies}"),
+        ("checkpoints", bytes_a_second(prediction.cost.checkpoint_bytes)),
     ]
     shapes = []
     for name, words in values:

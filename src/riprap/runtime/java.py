@@ -153,8 +153,8 @@ def _ask(java: Path, environ: Mapping[str, str]) -> _Runtime:
         return _Runtime(major=major, version=settings["java.version"], home=Path(settings["java.home"]))
     except (KeyError, ValueError):
         # The JVM names the trouble first; a stack trace may follow.
-        said = " ".join(output.split("\n")[:2]).strip() or "no output"
-        raise _UnsuitableError(f"{java} -version ended with code {done.returncode}: {said}") from None
+        words = " ".join(output.split("\n")[:2]).strip() or "no output"
+        raise _UnsuitableError(f"{java} -version ended with code {done.returncode}: {words}") from None
 
 
 def _lacks_vector_module(home: Path) -> bool:

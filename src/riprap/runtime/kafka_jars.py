@@ -137,8 +137,8 @@ def _fetch(url: str, target: Path, sha256: str) -> None:
             urllib.request.urlopen(url, timeout=_PATIENCE_SECONDS) as answer,
         ):
             shutil.copyfileobj(answer, file)
-        if (got := _sha256(partial)) != sha256:
-            raise _NotFetchedError(f"{url} has the SHA-256 {got}, not {sha256}")
+        if (digest := _sha256(partial)) != sha256:
+            raise _NotFetchedError(f"{url} has the SHA-256 {digest}, not {sha256}")
         partial.replace(target)
     except (OSError, http.client.HTTPException, ValueError) as error:
         # ValueError: an address urllib cannot make sense of. An HTTPError is also the answer, still open.

@@ -56,7 +56,7 @@ class Meter:
         self, record: BatchRecord, answers: Sequence[Answer], began: float, gathered: float, published: float
     ) -> dict[str, Any]:
         """Count a batch and return its line of metrics."""
-        operators = {n: did for n, did in _operators(answers).items() if n not in self._inlets}
+        operators = {n: activity for n, activity in _operators(answers).items() if n not in self._inlets}
         rows = sum(int(operators[s]["in"]) for s in self._sources) if answers else 0
         oldest, newest = self._latency(record, began, published)
         line: dict[str, Any] = {
@@ -151,19 +151,19 @@ def _operators(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """
     operators: dict[str, dict[str, Any]] = {}
     for answer in answers:
-        for name, did in answer.activity.items():
+        for name, activity in answer.activity.items():
             line = operators.setdefault(name, {"in": 0, "out": 0, "seconds": 0.0})
-            line["in"] += did.tuples_in
-            line["out"] += did.tuples_out
-            line["seconds"] += did.seconds
-            if did.ports:
-                before = line.get("ports", [0] * len(did.ports))
-                line["ports"] = [a + b for a, b in zip(before, did.ports, strict=True)]
-            _add_all(line, "streams", did.streams)
-            if did.marks_in or did.marks_out:
-                _add_all(line, "punctuations", {"in": did.marks_in, "out": did.marks_out})
-            if did.late:
-                line["late"] = line.get("late", 0) + did.late
+            line["in"] += activity.tuples_in
+            line["out"] += activity.tuples_out
+            line["seconds"] += activity.seconds
+            if activity.ports:
+                before = line.get("ports", [0] * len(activity.ports))
+                line["ports"] = [a + b for a, b in zip(before, activity.ports, strict=True)]
+            _add_all(line, "streams", activity.streams)
+            if activity.marks_in or activity.marks_out:
+                _add_all(line, "punctuations", {"in": activity.marks_in, "out": activity.marks_out})
+            if activity.late:
+                line["late"] = line.get("late", 0) + activity.late
         slots = Counter(slot.split("/")[0] for slot in answer.state)
         for slot, (tuples, size) in answer.state.items():
             name, _, short = slot.partition("/")

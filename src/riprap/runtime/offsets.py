@@ -85,10 +85,10 @@ class Planned:
 
     def compare(self, record: BatchRecord, element: str) -> None:
         """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
-        had = {name: end for name, (_, end) in record.sources.items()}
-        if self.ends != had:
+        ends = {name: end for name, (_, end) in record.sources.items()}
+        if self.ends != ends:
             raise LedgerError(
-                f"batch {record.batch} of '{element}' is on record up to {had}, and is planned up to {self.ends}: "
+                f"batch {record.batch} of '{element}' is on record up to {ends}, and is planned up to {self.ends}: "
                 "tuples would be left out or counted twice. Put back the run's folder as it was, from a copy; or start "
                 "a new run"
             )

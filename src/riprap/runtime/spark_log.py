@@ -59,11 +59,11 @@ class SparkLog:
     def compare(self, record: BatchRecord) -> None:
         """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
         planned = self.planned(record.batch)
-        had = {name: end for name, (_, end) in record.sources.items()}
-        if planned is None or planned.ends != had:
+        ends = {name: end for name, (_, end) in record.sources.items()}
+        if planned is None or planned.ends != ends:
             begins = {name: start for name, (start, _) in record.sources.items()}
             raise LedgerError(
-                f"batch {record.batch} of '{self._plan.name}' is on record from {begins} to {had}, and Spark's log in "
+                f"batch {record.batch} of '{self._plan.name}' is on record from {begins} to {ends}, and Spark's log in "
                 f"{self.folder} has it end at {planned.ends if planned else 'nothing that can be read'}: tuples would "
                 f"be left out or counted twice. {self._remedy}"
             )

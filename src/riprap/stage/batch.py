@@ -77,12 +77,12 @@ def _keep_time(
         np.array([first_hash(b, plan.buckets) for b in buckets], np.uint64), (), np.zeros(len(buckets), bool)
     )
     ticks, pages = {}, {}
-    for clock, heard in arrival.ticks.items():
+    for clock, clock_ticks in arrival.ticks.items():
         slot = clock_slot(clock)
         ticked, last = gather(state[slot], clock_keys, pa.struct([]), counters=2).counters.max(axis=0)
-        ticks[clock] = replace(heard, before=int(last) if ticked else None)
-        if len(heard.time):
-            latest = max(int(heard.time.max()), int(last)) if ticked else int(heard.time.max())
+        ticks[clock] = replace(clock_ticks, before=int(last) if ticked else None)
+        if len(clock_ticks.time):
+            latest = max(int(clock_ticks.time.max()), int(last)) if ticked else int(clock_ticks.time.max())
             counters = np.column_stack([np.ones(len(clock_keys), np.int64), np.full(len(clock_keys), latest)])
             empty = Contents(np.zeros(len(clock_keys) + 1, np.int64), pa.array([], pa.struct([])), counters)
             pages[slot] = make_page(clock_keys, empty)

@@ -58,16 +58,16 @@ class Outcome:
         """Add a page to a slot's state, merging it with older ones where that is due."""
         self.fresh[slot] = merge(page, self.fresh[slot]) if slot in self.fresh else page
         if slot in self.pages:
-            made, replaced = self.pages[slot]
-            page, more = add_page(merge(page, made), older[replaced:])
+            newest, replaced = self.pages[slot]
+            page, more = add_page(merge(page, newest), older[replaced:])
             self.pages[slot] = (page, replaced + more)
         else:
             self.pages[slot] = add_page(page, older)
 
     def pages_of(self, slot: str, older: Pages) -> Pages:
         """Return a slot's pages as they are now, newest first."""
-        made, replaced = self.pages.get(slot, (None, 0))
-        return older if made is None else (made, *older[replaced:])
+        newest, replaced = self.pages.get(slot, (None, 0))
+        return older if newest is None else (newest, *older[replaced:])
 
 
 def run_stage(
@@ -180,15 +180,15 @@ class _Stage:
             raise
         except FAILURES as error:
             raise self._blame(kernel, operator, given, error) from error
-        did = self.clock() - began
+        spent = self.clock() - began
         if given.control is not None:
             # By then the rest of the batch is done, and what comes by a control port makes no output.
             before = self.outcome.activity[operator.name]
             activity = replace(
-                before, tuples_in=before.tuples_in + given.control.rows, seconds=before.seconds + did
+                before, tuples_in=before.tuples_in + given.control.rows, seconds=before.seconds + spent
             )
         else:
-            activity = _activity(operator, given, result, did)
+            activity = _activity(operator, given, result, spent)
         self.outcome.activity[operator.name] = activity
         for slot, page in result.pages.items():
             self.outcome.keep(f"{operator.name}/{slot}", page, self._older(operator, slot))
@@ -224,15 +224,15 @@ class _Stage:
 
 def _activity(operator: Operator, given: Given, result: Result, seconds: float) -> OperatorActivity:
     ports = tuple(c.rows for c in given.inputs)
-    made = tuple(c.rows for c in result.outputs)
+    counts = tuple(c.rows for c in result.outputs)
     several = len(operator.outputs) > 1
     return OperatorActivity(
         sum(ports),
-        sum(made),
+        sum(counts),
         seconds,
         # Of an operator with a control port the whole says less than its one port.
         ports=ports if len(ports) > 1 or operator.control else (),
-        streams=dict(zip(operator.outputs, made, strict=True)) if several else {},
+        streams=dict(zip(operator.outputs, counts, strict=True)) if several else {},
         marks_in=sum(len(c.marks) for c in given.inputs),
         marks_out=sum(len(c.marks) for c in result.outputs),
         late=result.late,

@@ -211,10 +211,10 @@ def _remove(root: int, name: str, folder: int) -> None:
 def read_lease(lease: int) -> dict[str, Any]:
     """Read what a lease says: nothing, if it is being written, or was cut short."""
     try:
-        said = json.loads(os.pread(lease, 1 << 16, 0))
+        holder = json.loads(os.pread(lease, 1 << 16, 0))
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return holder if isinstance(holder, dict) else {}
 
 
 def _last_change(folder: int) -> float:

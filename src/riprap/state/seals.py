@@ -50,12 +50,12 @@ def seal(key: bytes, purpose: str, *parts: bytes | memoryview) -> bytes:
     >>> seal(b"k" * 32, "page", b"ab", b"c") == seal(b"k" * 32, "page", b"a", b"bc")
     False
     """
-    made = hmac.new(hmac.digest(key, purpose.encode(), "sha256"), digestmod="sha256")
+    digest = hmac.new(hmac.digest(key, purpose.encode(), "sha256"), digestmod="sha256")
     for part in parts:
         view = memoryview(part)
-        made.update(view.nbytes.to_bytes(8, "little"))
-        made.update(view)
-    return made.digest()
+        digest.update(view.nbytes.to_bytes(8, "little"))
+        digest.update(view)
+    return digest.digest()
 
 
 def fits(given: bytes, expected: bytes) -> bool:

@@ -328,8 +328,8 @@ class Checkpointer:
 
         for place, pages in fresh.items():
             state = slots.get(place) or SlotState(place[1], tracked.protected.group, [], seal)
-            slots[place], made = state.advance(pages, load)
-            values.setdefault(place[0], {}).update(made)
+            slots[place], fresh_values = state.advance(pages, load)
+            values.setdefault(place[0], {}).update(fresh_values)
         return slots, values
 
     def _all_of(self, tracked: _Operator, record: BatchRecord) -> dict[tuple[str, Range], list[Fresh]]:
@@ -406,16 +406,16 @@ class Checkpointer:
             pages = [self._site.find_page(w.page) for w in reversed(old)]
             came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
             self._site.pages.write(name, put_together(pages))
-            made = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))
-            self._take_for(tracked, old, made)
+            merged = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))
+            self._take_for(tracked, old, merged)
         finally:
             tracked.making = None
 
-    def _take_for(self, tracked: _Operator, old: Sequence[Waiting], made: Waiting) -> None:
+    def _take_for(self, tracked: _Operator, old: Sequence[Waiting], merged: Waiting) -> None:
         gone = set(map(id, old))
         with self._lock:
             first = next((n for n, w in enumerate(tracked.waiting) if id(w) in gone), None)
             if first is not None:
                 # They may have been let go meanwhile.
-                tracked.waiting[first] = made
+                tracked.waiting[first] = merged
                 tracked.waiting = [w for w in tracked.waiting if id(w) not in gone]

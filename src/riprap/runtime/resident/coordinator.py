@@ -199,9 +199,9 @@ class Coordinator:
     def _greet(self, connection: _Connection, message: WireMessage) -> bool:
         """Take a connection on as a task's newest attempt, or send it away; say which."""
         try:
-            said = json.loads(message.body)
-            token, spoken = str(said["token"]).encode(), str(said["riprap"])
-            task, attempt = int(said["task"]), int(said["attempt"])
+            greeting = json.loads(message.body)
+            token, spoken = str(greeting["token"]).encode(), str(greeting["riprap"])
+            task, attempt = int(greeting["task"]), int(greeting["attempt"])
         except (ValueError, KeyError, TypeError, RecursionError):
             self._drop(connection)
             return False

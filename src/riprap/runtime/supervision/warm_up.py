@@ -24,8 +24,8 @@ _NAME = "warming"
 def warm_up(session: SparkSession, run_folder: Path) -> None:
     """Run an application of two elements in the session of a run's spare; what it leaves goes."""
     app = Application(_NAME)
-    made = app.source("rows", rows([{"key": f"k{i}", "n": i} for i in range(64)], "key string, n bigint"))
-    sums = app.aggregate("sums", made, by="key", window=sliding(tuples=4), select="sum(n) as n")
+    numbers = app.source("rows", rows([{"key": f"k{i}", "n": i} for i in range(64)], "key string, n bigint"))
+    sums = app.aggregate("sums", numbers, by="key", window=sliding(tuples=4), select="sum(n) as n")
     kept = app.functor("kept", sums, where="n >= 0")
     app.sink("out", kept, memory())
     app.place("second", kept, "out")

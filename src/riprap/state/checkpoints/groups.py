@@ -88,8 +88,8 @@ def cut(page: pa.RecordBatch, group: int | None) -> PageGroups:
         kept = tuples.take(pa.array(ranges(offsets[row] + low, high - low)))
     # As though the newer groups had not come yet.
     holds = np.maximum(held_of(page)[row] - (lengths[row] - high), 0)
-    made = remake_page(page, row, holds, high - low, kept)
-    return PageGroups(made, np.searchsorted(nth, np.arange(parts + 1)))
+    remade = remake_page(page, row, holds, high - low, kept)
+    return PageGroups(remade, np.searchsorted(nth, np.arange(parts + 1)))
 
 
 def put_together(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

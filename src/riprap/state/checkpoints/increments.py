@@ -81,7 +81,7 @@ class SlotState:
         living = [f for f, use in zip(fresh, used[: len(fresh)], strict=True) if use.needed]
         kept = [k for k, use in zip(self.kept, used[len(fresh) :], strict=True) if use.needed]
         written: dict[str, pa.Buffer] = {}
-        made: dict[str, Sequence[pa.RecordBatch]] = {}
+        unsaved: dict[str, Sequence[pa.RecordBatch]] = {}
         if living:
             pages = _together([f.page for f in living])
             # What no longer counts came in too.
@@ -89,10 +89,10 @@ class SlotState:
             times = min(f.since for f in fresh), max(f.until for f in fresh)
             over = max((f.over for f in fresh if f.over is not None), default=None)
             new, data = self._make(pages, Came.over(counts), *times, over)
-            made[new.saved.name] = pages
+            unsaved[new.saved.name] = pages
             written[new.saved.name] = data
             kept = [new, *kept]
-        cleaned, values = self._clean(kept, lambda saved: made.get(saved.name) or load(saved))
+        cleaned, values = self._clean(kept, lambda saved: unsaved.get(saved.name) or load(saved))
         # A value that was made and cleaned up at once need not be stored.
         named = {k.saved.name for k in cleaned}
         values = {name: data for name, data in {**written, **values}.items() if name in named}
@@ -135,8 +135,8 @@ class SlotState:
             return [*kept[:first], *kept[end:]], {}
         until = max(k.saved.until for k in kept[first:end])
         since = min(k.saved.begin for k in kept[first:end])
-        made, data = self._make([left], Came.over([k.came for k in kept[first:end]]), since, until)
-        return [*kept[:first], made, *kept[end:]], {made.saved.name: data}
+        cleaned, data = self._make([left], Came.over([k.came for k in kept[first:end]]), since, until)
+        return [*kept[:first], cleaned, *kept[end:]], {cleaned.saved.name: data}
 
 
 def load_compiled() -> None:
@@ -147,13 +147,13 @@ def load_compiled() -> None:
 
 def _together(pages: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Put small neighbours together, newest first."""
-    made: list[pa.RecordBatch] = []
+    merged: list[pa.RecordBatch] = []
     for page in pages:
-        if made and made[-1].nbytes + page.nbytes <= _SMALL:
-            made[-1] = merge(made[-1], page)
+        if merged and merged[-1].nbytes + page.nbytes <= _SMALL:
+            merged[-1] = merge(merged[-1], page)
         else:
-            made.append(page)
-    return made
+            merged.append(page)
+    return merged
 
 
 def _mostly_dead(indexes: Sequence[Index]) -> tuple[int, int] | None:

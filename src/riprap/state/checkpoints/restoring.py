@@ -112,12 +112,12 @@ def _load(
                 warn(f"version {manifest.version} cannot be used: a value of slot {slot} is damaged")
                 return None
             damaged += sound.lost
-            made = [restrict(page, *buckets, manifest.buckets) for page in sound.pages]
+            restricted = [restrict(page, *buckets, manifest.buckets) for page in sound.pages]
             gone = None
-            if lost_until is not None and slot in slides and made:
-                gone, count = _drop_stale(made, values, sound.came, lost_until - manifest.time)
+            if lost_until is not None and slot in slides and restricted:
+                gone, count = _drop_stale(restricted, values, sound.came, lost_until - manifest.time)
                 stale += count
-            pages += [gone, *made] if gone is not None else made
+            pages += [gone, *restricted] if gone is not None else restricted
         slots[slot] = pages
     return Restored(manifest, slots, damaged, stale)
 

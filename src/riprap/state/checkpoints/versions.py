@@ -119,9 +119,9 @@ class Versions:
         data = manifest.to_bytes(lambda body: self._seal_manifest(manifest.version, body))
         self._at("manifest")
         self.store.put(self.entry, {manifest.key: data})
-        made = self._seal_manifest(manifest.version, data.partition(b"\n")[2])
-        self._seals[manifest.version] = made
-        self._manifests[manifest.version] = replace(manifest, seal=made)
+        sealed = self._seal_manifest(manifest.version, data.partition(b"\n")[2])
+        self._seals[manifest.version] = sealed
+        self._manifests[manifest.version] = replace(manifest, seal=sealed)
         self._at("versioned")
         return len(data)
 
