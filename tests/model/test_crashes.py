@@ -7,7 +7,7 @@ import pytest
 from tests.model.test_leaps import part
 
 from riprap.model import Part, Protection
-from riprap.model.arrays import Asked, Told
+from riprap.model.arrays import Question, ReplicationResult
 from riprap.model.replication import simulate
 from riprap.model.wiring import wire
 
@@ -27,14 +27,14 @@ def crashed(
     *,
     recovery: dict[str, float],
     horizon: float = 100.0,
-) -> Told:
+) -> ReplicationResult:
     wired = wire(parts, protections)
     units = len(wired.units)
     at, back = np.full(units, np.inf), np.full(units, 1.0)
     for name, when in crashes.items():
         (unit,) = wired.units_of(name)
         at[unit], back[unit] = when, recovery[name]
-    asked = Asked(horizon, np.zeros(units), np.zeros(len(wired.nodes)), back, at, 0)
+    asked = Question(horizon, np.zeros(units), np.zeros(len(wired.nodes)), back, at, 0)
     return simulate(wired.wiring, asked, np.random.default_rng(1))
 
 

@@ -25,7 +25,7 @@ from riprap.model import (
     predict,
     predict_exactly,
 )
-from riprap.model.arrays import Asked
+from riprap.model.arrays import Question
 from riprap.model.exact import MOST_STATES
 from riprap.model.tokens import net_of, rewards_of
 from riprap.model.wiring import wire
@@ -100,7 +100,7 @@ def test_the_solved_net_and_the_simulated_one_agree(protections: dict[str, Prote
     )
     wired = wire(parts, protections)
     units = len(wired.units)
-    asked = Asked(100.0, np.full(units, 0.01), np.zeros(3), np.full(units, 2.0), np.full(units, np.inf), 0)
+    asked = Question(100.0, np.full(units, 0.01), np.zeros(3), np.full(units, 2.0), np.full(units, np.inf), 0)
     net, rewards = net_of("model", wired, asked, memoryless=True), rewards_of(wired, asked, memoryless=True)
     solution = solve(net, rewards)
     found = simulate(net, rewards, replications=20_000, seed=3)

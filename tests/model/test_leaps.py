@@ -12,7 +12,7 @@ import pytest
 from tests.model.oracle import Oracle
 
 from riprap.model import OperatorProfile, Part, Port, Protection
-from riprap.model.arrays import Asked
+from riprap.model.arrays import Question
 from riprap.model.parts import PartPort
 from riprap.model.replication import simulate
 from riprap.model.wiring import wire
@@ -117,7 +117,7 @@ def test_leaps_agree_with_single_tuples(
     horizon, recovery = 40.0, 2.0
     wired = wire(parts, mine)
     units = len(wired.units)
-    asked = Asked(
+    asked = Question(
         horizon,
         np.full(units, crashes),
         np.full(len(wired.nodes), corruptions),

@@ -9,19 +9,19 @@ import pytest
 from tests.model.test_leaps import CHAIN, CHECKPOINTS, COPIES, GROUPS, TREE, agree
 
 from riprap.model import Part, Protection
-from riprap.model.arrays import Asked
+from riprap.model.arrays import Question
 from riprap.model.replication import simulate
 from riprap.model.tokens import net_of, rewards_of
 from riprap.model.wiring import Wired, wire
 from riprap.san import simulate as simulate_net
 
 
-def asked_of(wired: Wired, crashes: float, corruptions: float, **more: float) -> Asked:
+def asked_of(wired: Wired, crashes: float, corruptions: float, **more: float) -> Question:
     units = len(wired.units)
     crash_at = np.full(units, np.inf)
     if "at" in more:
         crash_at[wired.units_of("Filter")] = more["at"]
-    return Asked(
+    return Question(
         more.get("horizon", 60.0),
         np.full(units, crashes),
         np.full(len(wired.nodes), corruptions),

@@ -8,7 +8,7 @@ import pytest
 from tests.stages import run_batches
 
 import riprap as rr
-from riprap.cli.followed_run import _told
+from riprap.cli.followed_run import _notice
 from riprap.machine_code import code_folder, known
 from riprap.runtime import precompilation
 from riprap.runtime.precompilation import Precompilation
@@ -44,7 +44,7 @@ def test_a_run_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     Precompilation().tell(lambda kind, **details: events.put({"event": kind, **details}))
 
     told, done = events.get(timeout=60), events.get(timeout=60)
-    assert _told(told) == (
+    assert _notice(told) == (
         "the first run of this version here: 3 functions are compiled, which takes some 20 s, and kept in "
         f"{code_folder()}"
     )
@@ -61,5 +61,5 @@ def test_a_run_says_that_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) ->
     Precompilation().tell(lambda kind, **details: events.append({"event": kind, **details}))
 
     (event,) = events
-    assert "[Errno 20] Not a directory: '/cache'" in str(_told(event))
-    assert "set RIPRAP_CACHE" in str(_told(event))
+    assert "[Errno 20] Not a directory: '/cache'" in str(_notice(event))
+    assert "set RIPRAP_CACHE" in str(_notice(event))

@@ -48,7 +48,7 @@ class PostgresFetcher(Fetcher):
         self._by = quoted_name(connector.by)
         self._seen: str | None = None
         self._writers: frozenset[str] = frozenset()
-        self._waiting_since = self._told = 0.0
+        self._waiting_since = self._last_notice = 0.0
 
     def fetch(self, after: Cursor) -> Iterator[Fetched | None]:
         while not self._look():
@@ -121,7 +121,7 @@ class PostgresFetcher(Fetcher):
                     return True
                 # In this order: whoever has taken a smaller value by now, and may still commit it, holds this lock.
                 self._writers = self._who_writes()
-                self._waiting_since, self._told = time.monotonic(), 0.0
+                self._waiting_since, self._last_notice = time.monotonic(), 0.0
             elif self._writers:
                 self._writers &= self._who_writes()
         if self._writers:
@@ -129,8 +129,8 @@ class PostgresFetcher(Fetcher):
         return not self._writers
 
     def _tell_waiting(self, waited: float) -> None:
-        if waited - self._told > _TELL_AFTER:
-            self._told = waited
+        if waited - self._last_notice > _TELL_AFTER:
+            self._last_notice = waited
             self._tell(
                 "waiting",
                 what=str(self._connector),

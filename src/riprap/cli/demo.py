@@ -75,7 +75,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     drawing.write_text(draw_svg(graph, title=demonstration.title, elements=elements))
     notes = {"feed_events": amount, "feed_seed": arguments.seed}
     summary = follow(graph, screen, rr.RunOptions(runs=home / "runs", batch_rows=_BATCH_ROWS, notes=notes))
-    best = demonstration.pick(_found(out, graph.of_kind(Sink)[0].schema))
+    best = demonstration.pick(_results(out, graph.of_kind(Sink)[0].schema))
     if screen.json:
         screen.print_json(
             {**summary.to_json(), "feed": str(feed.absolute()), demonstration.result: _as_json(best)}
@@ -127,7 +127,7 @@ def _generate(folder: Path, demonstration: Demonstration, amount: int, seed: int
     screen.note(f"Feed: {amount:,} {demonstration.unit}, seed {seed}")
 
 
-def _found(folder: Path, schema: pa.Schema) -> pa.Table:
+def _results(folder: Path, schema: pa.Schema) -> pa.Table:
     parts = [pq.read_table(part, schema=schema) for part in sorted(folder.glob("part-*.parquet"))]
     return pa.concat_tables([schema.empty_table(), *parts])
 

@@ -95,7 +95,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.note(f"As a page: {shown(arguments.html)}")
     if screen.json:
         screen.print_json(
-            {"application": graph.name, "file": str(file), "fits": [_told(fit) for fit in fits]}
+            {"application": graph.name, "file": str(file), "fits": [_described(fit) for fit in fits]}
         )
         return 0
     if not fits:
@@ -145,7 +145,7 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _told(fit: Fit) -> dict[str, Any]:
+def _described(fit: Fit) -> dict[str, Any]:
     return {
         "operator": fit.operator,
         "port": fit.port,

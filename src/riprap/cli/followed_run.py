@@ -212,12 +212,12 @@ class Notices:
     def show(self) -> None:
         """Show what happened since the last time."""
         for event in self._events.new():
-            words = _told(event)
+            words = _notice(event)
             if words is not None:
                 self._screen.note(words)
 
 
-def _told(event: Mapping[str, Any]) -> str | None:
+def _notice(event: Mapping[str, Any]) -> str | None:
     from riprap.runtime.supervision.journal import tell
 
     match event:
@@ -283,16 +283,16 @@ class LiveLine:
         if self._screen.live:
             self._bars.start()
             if progress.batches:
-                self._bars.update(self._task, completed=progress.tuples_in, told=self._told(progress))
+                self._bars.update(self._task, completed=progress.tuples_in, told=self._words(progress))
         elif progress.batches and progress.seconds >= self._next_line:
             self._next_line = progress.seconds + _LINE_SECONDS
-            words = self._told(progress)
+            words = self._words(progress)
             # A run that waits for input has nothing to add.
             if words != self._last:
                 self._last = words
                 self._screen.note(f"{self._name}: {words}")
 
-    def _told(self, progress: RunProgress) -> str:
+    def _words(self, progress: RunProgress) -> str:
         return "  ".join(self._facts(progress))
 
     def _facts(self, progress: RunProgress) -> Iterator[str]:

@@ -48,12 +48,12 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
             "?" if written is None else f"{written / 1e6:.2f} MB/s",
         )
     screen.out.print(table)
-    screen.say(f"{_found(points)} Not spreading: availability if a fault hurt only the operator it hit.")
+    screen.say(f"{_how_made(points)} Not spreading: availability if a fault hurt only the operator it hit.")
     for assumed in assumed_of(points):
         screen.say(f"Assumed: {assumed}.")
 
 
-def _found(points: Sequence[Point]) -> str:
+def _how_made(points: Sequence[Point]) -> str:
     """Say how the numbers came about."""
     first, seconds = points[0].prediction, sum(point.prediction.seconds for point in points)
     states = [point.prediction.exact.states for point in points if point.prediction.exact is not None]

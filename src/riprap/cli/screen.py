@@ -28,7 +28,7 @@ class Screen:
         self.json = json
         self.quiet = quiet
         self.command = tuple(command)
-        self._told = False
+        self._printed = False
         self._stdout = sys.stdout
         self.out = _console(stderr=False)
         self.err = _console(stderr=True)
@@ -49,12 +49,12 @@ class Screen:
 
     def print_json(self, data: Mapping[str, Any]) -> None:
         """Print the command's one object."""
-        self._told = True
+        self._printed = True
         print(json.dumps(data, indent=2), file=self._stdout, flush=True)
 
     def fail(self, error: str, message: str, code: int) -> None:
         """With ``--json``, print what went wrong as the command's one object, unless it has printed one."""
-        if self.json and not self._told:
+        if self.json and not self._printed:
             self.print_json({"error": error, "message": message, "exit_code": code})
 
     def say(self, text: str | Text = "", *, style: str = "") -> None:

@@ -127,7 +127,7 @@ class _KeyBinder(Binder):
 
     every: Scope
 
-    def _found(self, node: exp.Column) -> ScopeColumn:
+    def _resolved(self, node: exp.Column) -> ScopeColumn:
         entry = self.every.resolve(node.name, node.table)
         if entry not in self.scope.entries:
             raise Misuse(

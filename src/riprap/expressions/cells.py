@@ -122,7 +122,7 @@ def _as_cast(text: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array:
     written = pc.match_substring_regex(text, f"^{_TIME}$")
     if type.tz is None:
         written = pc.and_not(written, pc.match_substring_regex(text, _ZONE))
-    times = moments.found_in(_where(written, text), type=TIMESTAMP_NTZ if type.tz is None else TIMESTAMP)
+    times = moments.moments_in(_where(written, text), type=TIMESTAMP_NTZ if type.tz is None else TIMESTAMP)
     return times.cast(type)
 
 

@@ -51,11 +51,11 @@ def from_text(value: Value, *, type: pa.DataType) -> Value:
     return _like(value, _checked(parts, numbers, type))
 
 
-def found_in(texts: pa.Array, *, type: pa.DataType) -> pa.Array:
+def moments_in(texts: pa.Array, *, type: pa.DataType) -> pa.Array:
     """Read timestamps as the cast does, null where a text is none."""
     parts = Parts(pc.utf8_trim(texts, characters=SPACES), _INSTANT)
     numbers = parts.micros(offset=type == TIMESTAMP)
-    return pa.array(numbers, BIGINT, mask=~(parts.fits & parts.there)).view(type)
+    return pa.array(numbers, BIGINT, mask=~(parts.fits & parts.present)).view(type)
 
 
 def by_format(value: Value, *, pattern: str) -> Value:
@@ -120,7 +120,7 @@ class Parts:
 
     def __init__(self, texts: pa.Array, pattern: str) -> None:
         parts = pc.extract_regex(texts, pattern=pattern)
-        self.there = np.asarray(pc.is_valid(texts))
+        self.present = np.asarray(pc.is_valid(texts))
         self.fits = np.asarray(pc.is_valid(parts)).copy()
         self.fields = {field.name: pc.struct_field(parts, field.name) for field in parts.type}
         if "name" in self.fields:
@@ -192,8 +192,8 @@ class Parts:
 
 
 def _checked(parts: Parts, numbers: Ints, type: pa.DataType) -> pa.Array:
-    if not (parts.fits | ~parts.there).all():
+    if not (parts.fits | ~parts.present).all():
         raise KernelFailure(f"not a {type_name(type)}")
     if type == DATE:
-        return pa.array(numbers, pa.int32(), mask=~parts.there).view(DATE)
-    return pa.array(numbers, BIGINT, mask=~parts.there).view(type)
+        return pa.array(numbers, pa.int32(), mask=~parts.present).view(DATE)
+    return pa.array(numbers, BIGINT, mask=~parts.present).view(type)

@@ -145,7 +145,7 @@ class Binder:
             name, item = item.alias, item.this
         expression = self.bind(item)
         if not name and isinstance(item, exp.Column):
-            name = self._found(item).name
+            name = self._resolved(item).name
         if not name:
             # As the user wrote it: calls of aggregates have names of their own by now.
             written = item.sql("spark", normalize_functions=False)
@@ -183,13 +183,13 @@ class Binder:
             raise Misuse(f"{node.key} is not part of the dialect: {what}", f"Operators: {_OPERATORS}")
         return build(self, node)
 
-    def _found(self, node: exp.Column) -> ScopeColumn:
+    def _resolved(self, node: exp.Column) -> ScopeColumn:
         if node.args.get("db"):
             raise Misuse(f"no nested column {node.sql('spark')}", "Write source.column, or column")
         return self.scope.resolve(node.name, node.table)
 
     def column(self, node: exp.Column) -> Expression:
-        return column(self._found(node))
+        return column(self._resolved(node))
 
     def function(self, node: exp.Anonymous) -> Expression:
         if self.on_call is not None:

@@ -132,17 +132,17 @@ def _hand_over(context: Any, group: str, broadcast: Any, job: Job) -> Done:
 
 
 # What this worker was told last, by group of jobs; and the golden run it had last, by seed.
-_told: dict[str, Shared] = {}
+_shared: dict[str, Shared] = {}
 _last: dict[int, Seeded] = {}
 
 
 def work(group: str, broadcast: Any, job: Job) -> Done:
     """Do a job: in a worker. What fails is unknown, and says why."""
-    if group not in _told:
-        _told.clear()
+    if group not in _shared:
+        _shared.clear()
         _last.clear()
-        _told[group] = pickle.loads(broadcast.value)
-    shared = _told[group]
+        _shared[group] = pickle.loads(broadcast.value)
+    shared = _shared[group]
     try:
         if job.golden:
             seeded = _last.get(job.seed) or shared.setup.seeded(job.seed, shared.reference, bare=True)

@@ -123,7 +123,7 @@ class Right:
     local: Floats
     # Its rows in the order of their identities, and those.
     rows: Ints
-    known: Hashes
+    identities: Hashes
     # What scores compare with: the output of the first golden run.
     reference: Right | None = None
 
@@ -178,7 +178,7 @@ class Right:
 
     def _of(self, identities: Hashes) -> SinkOutput:
         """Return the tuples that are known by some numbers."""
-        low, high = (np.searchsorted(self.known, identities, side) for side in ("left", "right"))
+        low, high = (np.searchsorted(self.identities, identities, side) for side in ("left", "right"))
         return self.output.take(self.rows[ranges(low, high - low)])
 
     def _sides(self, differences: Sequence[Difference]) -> tuple[SinkOutput, SinkOutput]:

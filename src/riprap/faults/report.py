@@ -53,7 +53,7 @@ def page(folder: CampaignFolder) -> str:
         f"score: {campaign['score']['name']} at sink {campaign['sink']}, in sections of {campaign['section']:,} "
         f"{'positions' if campaign['by'] is None else 'of ' + campaign['by']}",
         body=body,
-        told=_told(about, result),
+        told=_page_data(about, result),
         css=page_file("riprap.faults", "page.css"),
         js=page_file("riprap.faults", "page.js"),
     )
@@ -121,7 +121,7 @@ def _method(about: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str
     yield f"Seed {campaign['seed']}. Versions: {versions}."
 
 
-def _told(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+def _page_data(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the page's figures are made of."""
     campaign = about["campaign"]
     return {

@@ -49,7 +49,7 @@ class Tables:
         self._warn = warn
         self._lookups = {lookup.name: lookup for lookup in graph.of_kind(Lookup)}
         self._warned: dict[str, str] = {}
-        self._known: dict[str, dict[str, Any]] = {}
+        self._newest: dict[str, dict[str, Any]] = {}
         if not self._lookups:
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Tables:
         batches = _batches(folder)
         if batches:
             tables = _named(folder, batches[-1])
-            self._known = {name: table for name, table in tables.items() if name in self._lookups}
+            self._newest = {name: table for name, table in tables.items() if name in self._lookups}
 
     def settle(self, batch: int) -> None:
         """Say which version of every table counts for a batch, unless that was said before."""
@@ -72,7 +72,7 @@ class Tables:
         with self._changing:
             for lookup in self._lookups.values():
                 self._refresh(lookup)
-            named = {"format": FORMAT, "tables": self._known}
+            named = {"format": FORMAT, "tables": self._newest}
             save_json(_path(self._folder, batch), named, synced=False)
 
     def forget(self, before: int) -> None:
@@ -86,13 +86,13 @@ class Tables:
                 if batch < before:
                     _path(self._folder, batch).unlink()
             left = [_named(self._folder, batch) for batch in _batches(self._folder)]
-            wanted = {table["snapshot"] for tables in (*left, self._known) for table in tables.values()}
+            wanted = {table["snapshot"] for tables in (*left, self._newest) for table in tables.values()}
             for path in self._folder.glob("*.arrow"):
                 if path.name not in wanted:
                     path.unlink()
 
     def _refresh(self, lookup: Lookup) -> None:
-        newest = self._known.get(lookup.name)
+        newest = self._newest.get(lookup.name)
         try:
             version = _version(lookup)
             if newest is not None and newest["version"] == version:
@@ -109,12 +109,12 @@ class Tables:
         temporary = self._folder / f".{snapshot}"
         temporary.write_bytes(_as_file(indexed))
         put_in_place(temporary, self._folder / snapshot)
-        self._known[lookup.name] = {"snapshot": snapshot, "version": version}
+        self._newest[lookup.name] = {"snapshot": snapshot, "version": version}
         self._warned.pop(lookup.name, None)
 
     def _keep_old(self, lookup: Lookup, error: Exception) -> None:
         problem = str(error) if str(lookup) in str(error) else f"{lookup}: its table cannot be read: {error}"
-        if lookup.name not in self._known:
+        if lookup.name not in self._newest:
             raise RunError(
                 f"{problem}. Put it there whole before the run starts: write it under a name that begins with '.', "
                 "and rename it"

@@ -50,7 +50,7 @@ class ModelArrays(NamedTuple):
     sinks: int
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """What is to be simulated: rates of faults, what a fault costs, and for how long."""
 
     horizon: float
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
     ticks: int  # how often the output is counted
 
 
-class Told(NamedTuple):
+class ReplicationResult(NamedTuple):
     """What a replication came to."""
 
     up: float  # seconds in which every operator, as far as its results counted, was alive, stable and untainted

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.model.arrays import SCRATCH, Asked
+from riprap.model.arrays import SCRATCH, Question
 from riprap.model.prediction import (
     Estimate,
     Exact,
@@ -113,7 +113,7 @@ def _counts(wired: Wired) -> Iterator[tuple[int, int]]:
             yield int(node), int(w.size[port]) if w.node_restore[node] == SCRATCH else names.most_lost(port)
 
 
-def _least_states(wired: Wired, asked: Asked) -> int:
+def _least_states(wired: Wired, asked: Question) -> int:
     """Return how many states there are for sure: whatever is up or down, one port may have come to any count."""
     crashing = [members for members, rate in zip(wired.units, asked.crash_rate, strict=True) if rate > 0]
     if not crashing:

@@ -15,7 +15,7 @@ from riprap.arrays import Floats
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
 from riprap.intervals import half_width
-from riprap.model.arrays import Asked, Told
+from riprap.model.arrays import Question, ReplicationResult
 from riprap.model.parts import parts_of
 from riprap.model.profile import Profile
 from riprap.model.replication import rate_without_faults, simulate
@@ -151,8 +151,8 @@ class Prediction:
         }
 
 
-Replications = tuple[Wired, Asked, int, int, int]
-Spread = Callable[[Sequence[Replications]], Iterable[list[Told]]]
+Replications = tuple[Wired, Question, int, int, int]
+Spread = Callable[[Sequence[Replications]], Iterable[list[ReplicationResult]]]
 
 
 def predict(
@@ -185,7 +185,7 @@ def predict(
         (wired, asked, seed, first, min(_CHUNK, replications - first))
         for first in range(0, replications, _CHUNK)
     ]
-    replicated: list[Told] = []
+    replicated: list[ReplicationResult] = []
     for chunk in (spread or in_threads)(chunks):
         replicated += chunk
         if show is not None:
@@ -219,7 +219,7 @@ def model_of(graph: Graph, profile: Profile, technique: Technique, faults: Fault
     return wired
 
 
-def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: int = 0) -> Asked:
+def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: int = 0) -> Question:
     """Say to the simulation what goes wrong."""
     units = len(wired.units)
     crash_at = np.full(units, np.inf)
@@ -235,7 +235,7 @@ def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: i
     elif faults.at is not None:
         raise ModelError("a time of a crash needs the operator that is to crash")
     # Numbers of another type would have the simulation compiled anew.
-    return Asked(
+    return Question(
         float(horizon),
         np.full(units, faults.crash_rate, np.float64),
         np.full(len(wired.nodes), faults.corruption_rate, np.float64),
@@ -245,7 +245,7 @@ def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: i
     )
 
 
-def run_chunk(chunk: Replications) -> list[Told]:
+def run_chunk(chunk: Replications) -> list[ReplicationResult]:
     """Run some replications, one after the other."""
     wired, asked, seed, first, count = chunk
     return [
@@ -254,14 +254,16 @@ def run_chunk(chunk: Replications) -> list[Told]:
     ]
 
 
-def in_threads(chunks: Sequence[Replications]) -> Iterator[list[Told]]:
+def in_threads(chunks: Sequence[Replications]) -> Iterator[list[ReplicationResult]]:
     """Run chunks on all cores of this machine; the simulation lets go of the interpreter's lock."""
     with ThreadPoolExecutor() as pool:
         yield from pool.map(run_chunk, chunks)
 
 
-def _sum_up(wired: Wired, replicated: Sequence[Told], horizon: float, seconds: float) -> Prediction:
-    def over(value: Callable[[Told], Any], most: float = math.inf) -> Estimate:
+def _sum_up(
+    wired: Wired, replicated: Sequence[ReplicationResult], horizon: float, seconds: float
+) -> Prediction:
+    def over(value: Callable[[ReplicationResult], Any], most: float = math.inf) -> Estimate:
         return Estimate.of(np.array([float(value(each)) for each in replicated]), most=most)
 
     fault_free = float(rate_without_faults(wired.wiring).sum()) * horizon
@@ -285,7 +287,7 @@ def _sum_up(wired: Wired, replicated: Sequence[Told], horizon: float, seconds: f
     )
 
 
-def _series(replicated: Sequence[Told]) -> Iterator[tuple[float, float]]:
+def _series(replicated: Sequence[ReplicationResult]) -> Iterator[tuple[float, float]]:
     """Yield the clean and tainted tuples between ticks, on average."""
     if len(replicated[0].series):
         mean = np.mean([t.series for t in replicated], axis=0)

@@ -115,7 +115,7 @@ class Profile:
     def write(self, file: Path) -> None:
         """Write the profile, with what is as usual left out."""
         content: dict[str, Any] = {"format": FORMAT, "rates": dict(self.rates)}
-        content["operators"] = {name: _told(operator) for name, operator in self.operators.items()}
+        content["operators"] = {name: _described(operator) for name, operator in self.operators.items()}
         content |= {"called": dict(self.called)} if self.called else {}
         content |= {"assumed": list(self.assumed)} if self.assumed else {}
         file.write_text(yaml.safe_dump(content, sort_keys=False, default_flow_style=None), encoding="utf-8")
@@ -168,7 +168,7 @@ def _operator(name: str, content: Any) -> OperatorProfile:
     )
 
 
-def _told(operator: OperatorProfile) -> dict[str, Any]:
+def _described(operator: OperatorProfile) -> dict[str, Any]:
     usual, plain = OperatorProfile(), Port()
     ports = [
         {

@@ -44,14 +44,14 @@ def measure_profile(
     for operator in graph:
         measuring.check(operator)
     rates = measuring.rates(rate, live=live)
-    total = sum(measuring.did(source).tuples_in for source in rates)
+    total = sum(measuring.totals(source).tuples_in for source in rates)
     seconds = total / sum(rates.values())
     operators = {
         o.name: measuring.operator(o, seconds)
         for o in graph
         if not (isinstance(o, Source) and o.tick is not None)
     }
-    marked = {o.name for o in graph if measuring.did(o.name).marks_in}
+    marked = {o.name for o in graph if measuring.totals(o.name).marks_in}
     assumed = (*measuring.assumed, *unmeasured(graph, operators, marked))
     return Profile(rates=rates, operators=operators, assumed=assumed)
 
@@ -66,7 +66,7 @@ def _steady(lines: Sequence[MetricsLine]) -> list[MetricsLine]:
 
 
 @dataclass(slots=True)
-class _Did:
+class _Totals:
     """What an operator did in all batches: tuples by port and by stream, and punctuations."""
 
     ports: list[int]
@@ -104,10 +104,10 @@ class _Measuring:
                 "apart: an earlier version of Riprap made it. Run the application again"
             )
 
-    def did(self, name: str) -> _Did:
+    def totals(self, name: str) -> _Totals:
         """Add up what an operator did."""
         operator = self.graph[name]
-        sums = _Did([0] * max(1, len(operator.ports)), dict.fromkeys(operator.outputs, 0))
+        sums = _Totals([0] * max(1, len(operator.ports)), dict.fromkeys(operator.outputs, 0))
         for line in self._of(name, self.lines):
             for port, tuples in enumerate(line.get("ports", [line["in"]])):
                 sums.ports[port] += tuples
@@ -121,7 +121,7 @@ class _Measuring:
     def rates(self, rate: float | None, *, live: bool) -> dict[str, float]:
         """Return the tuples a second of every source that is no clock."""
         sources = [s for s in self.graph.of_kind(Source) if s.tick is None]
-        counts = {s.name: self.did(s.name).tuples_in for s in sources}
+        counts = {s.name: self.totals(s.name).tuples_in for s in sources}
         for name, count in counts.items():
             if not count:
                 raise ModelError(
@@ -148,7 +148,7 @@ class _Measuring:
 
     def operator(self, operator: Operator, seconds: float) -> OperatorProfile:
         """Return the profile of an operator, in a stream that took so many seconds."""
-        totals = self.did(operator.name)
+        totals = self.totals(operator.name)
         time, states = self._time(operator), self._states(operator)
         if not totals.tuples_in:
             self.assumed.append(f"{operator.name}: nothing came in, so its time and selectivity are unknown")
@@ -173,7 +173,7 @@ class _Measuring:
             on_punctuation=_short(put_out / totals.marks_in) if heeds and totals.marks_in else 0.0,
         )
 
-    def _selectivity(self, operator: Operator, totals: _Did, port: int) -> float | dict[str, float]:
+    def _selectivity(self, operator: Operator, totals: _Totals, port: int) -> float | dict[str, float]:
         """Share what came out among the ports that can have brought it about, in proportion to their tuples."""
         if not operator.outputs:
             return 1.0
@@ -255,7 +255,7 @@ def _full(kept: Sequence[float]) -> Sequence[float]:
     return kept
 
 
-def _punctuated(operator: Operator, totals: _Did) -> float:
+def _punctuated(operator: Operator, totals: _Totals) -> float:
     """Return how many punctuations of its own an operator makes for a tuple that comes in."""
     if not operator.punctuates or not totals.tuples_in:
         return 0.0

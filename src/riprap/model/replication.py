@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from riprap.arrays import Floats
-from riprap.model.arrays import Asked, ModelArrays, ModelState, Told
+from riprap.model.arrays import ModelArrays, ModelState, Question, ReplicationResult
 from riprap.model.fault_effects import are_up, fail_over, look_again, mean_flows, recover, strike
 from riprap.model.jit import compiled
 from riprap.model.leaps import cascade, must_step, release, safe_time
@@ -45,7 +45,7 @@ def _fresh(w: ModelArrays) -> ModelState:
 
 
 @compiled
-def simulate(w: ModelArrays, q: Asked, rng: Any) -> Told:
+def simulate(w: ModelArrays, q: Question, rng: Any) -> ReplicationResult:
     """Run one replication."""
     s = _fresh(w)
     nodes, ports, units = len(w.node_operator), len(w.port_node), len(w.unit_first) - 1
@@ -149,7 +149,9 @@ def simulate(w: ModelArrays, q: Asked, rng: Any) -> Told:
             fail_over(w, s, now, failover_at)
             release(rng, w, s)
         up_now, up_now_alone = are_up(w, s)
-    return Told(up, up_alone, crashes, corruptions, s.lost_tuples[0], leaps, s.clean, s.tainted, series)
+    return ReplicationResult(
+        up, up_alone, crashes, corruptions, s.lost_tuples[0], leaps, s.clean, s.tainted, series
+    )
 
 
 @compiled

@@ -46,7 +46,7 @@ class Checkpoints:
     age: float | None = None
 
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
-        _known(parts, self.operators)
+        _check_names(parts, self.operators)
         names = self.operators or tuple(p.name for p in parts if p.stateful)
         age = (0.0, self.every) if self.age is None else (self.age, self.age)
         return {name: Protection(restore="checkpoint", age=age, every=self.every) for name in names}
@@ -66,7 +66,7 @@ class Groups:
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
         protections = dict(self.also.protect(parts))
         for group in self.groups:
-            _known(parts, group)
+            _check_names(parts, group)
             for name in group:
                 base = protections.get(name, Protection())
                 if base.group is not None or base.kept or base.copies > 1:
@@ -104,7 +104,7 @@ class ConsistentRegion:
     period: float = 1.0
 
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
-        _known(parts, self.operators)
+        _check_names(parts, self.operators)
         names = self.operators or tuple(p.name for p in parts if not (p.source or p.sink))
         return {name: Protection(restore="whole", kept=True, every=self.period) for name in names}
 
@@ -123,7 +123,7 @@ class Annotated:
         return protections
 
 
-def _known(parts: Sequence[Part], names: Sequence[str]) -> None:
+def _check_names(parts: Sequence[Part], names: Sequence[str]) -> None:
     operators = {p.name for p in parts}
     for name in names:
         if name not in operators:

@@ -69,7 +69,7 @@ class Run:
         self._clock = clock
         self._began = clock()
         self._brokers = BrokerWatch(layout.graph.of_kind(Source), folder.event)
-        self._told = False
+        self._raised = False
         self._over = False
         self._warned = False
 
@@ -116,7 +116,7 @@ class Run:
             return
         ended = False
         try:
-            if not self._told:
+            if not self._raised:
                 self._crew.stop(resume=resume)
                 while self.running and not self._crew.errors:
                     self._crew.going[0].await_end(_POLL_SECONDS)
@@ -195,7 +195,7 @@ class Run:
 
     def _raise_failure(self) -> None:
         for error in self._crew.errors.values():
-            self._told = True
+            self._raised = True
             # The others would go on without it.
             self._crew.halt()
             self._folder.event("failed", error=type(error).__name__, message=str(error))

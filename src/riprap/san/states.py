@@ -50,7 +50,7 @@ class _Explorer:
     call: dict[str, Any]  # the net's code
     n: NetTables
     current: Marking  # the last one that was looked at
-    known: dict[Marking, Landing] = field(default_factory=dict)
+    landings: dict[Marking, Landing] = field(default_factory=dict)
 
     def fail(self, code: int, j: int, marking: Sequence[int], place: int = 0) -> SolutionError:
         return failure(self.wiring, [code, j, place], marking)
@@ -117,9 +117,9 @@ class _Explorer:
 
     def settle(self, marking: Marking) -> Landing:
         """Return the stable markings that a marking may come to without time passing."""
-        if marking not in self.known:
+        if marking not in self.landings:
             self._settle_all(marking)
-        return self.known[marking]
+        return self.landings[marking]
 
     def _settle_all(self, marking: Marking) -> None:
         """Solve for all markings between here and stable ones: x = step to known ones + step to each other * x."""
@@ -136,14 +136,14 @@ class _Explorer:
                 gains[-1] += chance * earned
                 for also, after in outcomes:
                     steps[-1].append((chance * also, j, after))
-                    if after not in order and after not in self.known:
+                    if after not in order and after not in self.landings:
                         order[after] = len(order)
                         waiting.append(after)
             if len(order) > self.most:
                 raise self.too_many()
         stable = [here for here, at in order.items() if not steps[at]]
         for here in stable:
-            self.known[here] = ({here: 1.0}, gains[order[here]])
+            self.landings[here] = ({here: 1.0}, gains[order[here]])
         passing = [here for here, at in order.items() if steps[at]]
         if passing:
             self._check_ends(passing, order, steps)
@@ -166,7 +166,7 @@ class _Explorer:
                 if after in row:
                     among[at, row[after]] -= chance
                     continue
-                landing, earned = self.known[after]
+                landing, earned = self.landings[after]
                 gained[at] += chance * earned
                 for end, also in landing.items():
                     to_ends.append((at, ends.setdefault(end, len(ends)), chance * also))
@@ -176,7 +176,7 @@ class _Explorer:
         solved = np.linalg.solve(among, np.hstack([leaving, gained]))
         for here, at in row.items():
             reached = {end: float(solved[at, k]) for end, k in ends.items() if solved[at, k] > 0}
-            self.known[here] = (reached, solved[at, len(ends) :])
+            self.landings[here] = (reached, solved[at, len(ends) :])
 
     def _check_ends(
         self,

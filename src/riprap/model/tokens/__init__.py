@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from riprap.model.arrays import Asked
+from riprap.model.arrays import Question
 from riprap.model.tokens.faults import FaultNet
 from riprap.model.tokens.names import NetNames
 from riprap.model.tokens.tuples import TupleNet
@@ -22,7 +22,7 @@ __all__ = ["net_of", "rewards_of"]
 _FIRST = 20  # the priority of counting
 
 
-def net_of(name: str, wired: Wired, asked: Asked, *, memoryless: bool = False) -> Net:
+def net_of(name: str, wired: Wired, asked: Question, *, memoryless: bool = False) -> Net:
     """Make the net of a model and of what goes wrong with it."""
     tuples, faults = TupleNet(wired, memoryless=memoryless), FaultNet(wired, asked, memoryless=memoryless)
     places = {**tuples.places(), **faults.places()}
@@ -33,7 +33,7 @@ def net_of(name: str, wired: Wired, asked: Asked, *, memoryless: bool = False) -
     )
 
 
-def rewards_of(wired: Wired, asked: Asked, *, memoryless: bool = False) -> list[Reward]:
+def rewards_of(wired: Wired, asked: Question, *, memoryless: bool = False) -> list[Reward]:
     """Return what is asked of such a net: availability, also if faults did not spread, and what is counted."""
     names, until = NetNames(wired), asked.horizon
     counted: Iterator[Reward] = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Asked
+from riprap.model.arrays import CHECKPOINT, SCRATCH, WHOLE, Question
 from riprap.model.tokens.names import TICK, NetNames
 from riprap.model.wiring import Wired
 from riprap.san import Activity, Case, Deterministic, Exponential, InputGate, OutputGate
@@ -15,7 +15,7 @@ from riprap.san import Activity, Case, Deterministic, Exponential, InputGate, Ou
 class FaultNet(NetNames):
     """The part of a net that faults are."""
 
-    def __init__(self, wired: Wired, asked: Asked, *, memoryless: bool = False) -> None:
+    def __init__(self, wired: Wired, asked: Question, *, memoryless: bool = False) -> None:
         super().__init__(wired, memoryless=memoryless)
         self.asked = asked
 

@@ -143,7 +143,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         now = clock()
         self._operators = {
-            operator.name: self._known(operator, newest, (before or {}).get(operator.name, Status()), now)
+            operator.name: self._track(operator, newest, (before or {}).get(operator.name, Status()), now)
             for operator in protection.operators
         }
         # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
@@ -153,7 +153,7 @@ class Checkpointer:
             at_once={n for n, tracked in self._operators.items() if tracked.whole is not None},
         )
 
-    def _known(
+    def _track(
         self, operator: Protected, newest: BatchRecord | None, before: Status, now: float
     ) -> _Operator:
         versions = self._protection.durable.versions(self._store, operator.name)

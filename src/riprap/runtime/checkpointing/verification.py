@@ -54,7 +54,7 @@ class Verifier:
     about: About
     tell: OnRead = lambda size: None
     checked: int = 0
-    _known: dict[str, tuple[Damage, ...]] = field(default_factory=dict)
+    _damaged: dict[str, tuple[Damage, ...]] = field(default_factory=dict)
 
     def verify(self, number: int) -> Verification:
         """Check a version."""
@@ -122,10 +122,10 @@ class Verifier:
         return []
 
     def _check(self, slot: str, saved: Saved) -> tuple[Damage, ...]:
-        if saved.name not in self._known:
-            self._known[saved.name] = tuple(self._damages(slot, saved))
+        if saved.name not in self._damaged:
+            self._damaged[saved.name] = tuple(self._damages(slot, saved))
             self.tell(saved.size)
-        return self._known[saved.name]
+        return self._damaged[saved.name]
 
     def _damages(self, slot: str, saved: Saved) -> list[Damage]:
         def damage(why: str, group: int | None = None, tuples: int | None = None) -> Damage:

@@ -121,7 +121,7 @@ class Supervised:
         self._tail = MetricsTail(folder, supervisor.elements, (s.name for s in graph.of_kind(Sink)))
         self._events = folder.follow_events()
         self._recovered: list[Recovered] = []
-        self._told = False
+        self._raised = False
         self._closed = False
         self._vain = False
         supervisor.thread.start()
@@ -188,7 +188,7 @@ class Supervised:
         while self._supervisor.thread.is_alive():
             self._supervisor.thread.join(_POLL_SECONDS)
         self._close()
-        if not self._told:
+        if not self._raised:
             self._raise()
 
     def __enter__(self) -> Self:
@@ -215,7 +215,7 @@ class Supervised:
     def _raise(self) -> None:
         error = self._supervisor.error
         if error is not None:
-            self._told = True
+            self._raised = True
             if not isinstance(error, RiprapError):
                 raise RunError(f"the supervisor failed: {error!r}") from error
             other = left_behind(self.folder.parent) if self._vain else ""

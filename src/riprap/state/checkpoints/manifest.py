@@ -109,7 +109,7 @@ class CheckpointManifest:
             "batch": self.batch,
             "buckets": self.buckets,
             "rate": self.rate,
-            "slots": {slot: [_told(saved) for saved in listed] for slot, listed in self.slots.items()},
+            "slots": {slot: [_to_entry(saved) for saved in listed] for slot, listed in self.slots.items()},
         }
         body = zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), _LEVEL)
         head = {"format": FORMAT, "digest": digest(body), "seal": seal(body)}
@@ -128,17 +128,17 @@ class CheckpointManifest:
             if heading["digest"] != digest(body):
                 raise CorruptValueError("a checkpoint's manifest does not have its digest: it is damaged")
             fields = json.loads(zlib.decompress(body))
-            slots = {name: tuple(map(_heard, listed)) for name, listed in fields["slots"].items()}
+            slots = {name: tuple(map(_from_entry, listed)) for name, listed in fields["slots"].items()}
             return cls(**{**fields, "slots": slots, "seal": heading.get("seal")})
         except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise CorruptValueError(f"a checkpoint's manifest is damaged: {error!r}") from error
 
 
-def _told(saved: Saved) -> dict[str, Any]:
+def _to_entry(saved: Saved) -> dict[str, Any]:
     return {name: value for name, value in asdict(saved).items() if value is not None}
 
 
-def _heard(fields: Mapping[str, Any]) -> Saved:
+def _from_entry(fields: Mapping[str, Any]) -> Saved:
     low, high = fields["buckets"]
     return Saved(**{**fields, "buckets": (low, high)})
 
