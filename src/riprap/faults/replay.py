@@ -72,19 +72,28 @@ def concatenate(pieces: Sequence[StreamPiece]) -> StreamPiece:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a block: tuples for each sink and outlet, those of the streams that were watched, and the state."""
+    """What came of a block: tuples for each sink and outlet, those of the streams that were watched, and the state.
+
+    ``fresh`` is what of the state came in with the block.
+    """
 
     outputs: Mapping[str, StreamPiece]
     watched: Mapping[str, StreamPiece]
     state: State
+    fresh: Mapping[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A processing element that is replayed."""
+    """A processing element that is replayed, or the buckets of it that one of several tasks has."""
 
     plan: Plan
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    task: int = 0
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        return self.plan.span(self.task)
 
     def begin(self) -> State:
         """Return the state before anything has come."""
@@ -92,11 +101,22 @@ class Player:
 
     def arrive(self, rows: Mapping[str, ReadRows], *, block: int = 0) -> Arrival:
         """Put the rows of a block in order; with a number of its own where blocks are batches."""
-        return take_in(self.plan, rows, (0, self.plan.buckets), batch=block)
+        return take_in(self.plan, rows, self._span, batch=block)
 
-    def play(self, arrival: Arrival, state: State, *, watch: Collection[str] = ()) -> Played:
-        """Compute a block."""
-        outcome = compute(self.plan, arrival, state, (0, self.plan.buckets), tables=self.tables, watch=watch)
+    def play(
+        self, arrival: Arrival, state: State, *, watch: Collection[str] = (), end: int | None = None
+    ) -> Played:
+        """Compute a block, or as `riprap.stage.batch.compute` has it the ``end`` of the input."""
+        outcome = compute(
+            self.plan,
+            arrival,
+            state,
+            self._span,
+            end=end,
+            tables=self.tables,
+            lead=self.task == 0,
+            watch=watch,
+        )
         arrival = outcome.arrival
 
         def piece(chunk: Chunk) -> StreamPiece:
@@ -112,6 +132,7 @@ class Player:
             {name: piece(chunk) for name, chunk in outcome.outputs.items()},
             {name: piece(chunk) for name, chunk in outcome.watched.items()},
             {slot: outcome.pages_of(slot, older) for slot, older in state.items()},
+            outcome.fresh,
         )
 
     def hashes_of(self, stream: str, piece: StreamPiece) -> Hashes:
