@@ -12,19 +12,12 @@ from tests.stages import Stage, Tables
 
 import riprap as rr
 from riprap.expressions import parse_schema
-from riprap.operators.custom import KEPT
+from riprap.testing import forget_instances
 
 SCHEMA = parse_schema("k string, v int")
 ROW = st.fixed_dictionaries({"k": st.sampled_from(["a", "b", None]), "v": st.integers(0, 5)})
 ROWS = st.lists(ROW, max_size=25)
 Rows = list[dict[str, Any]]
-
-
-def abandon_all() -> None:
-    """Forget the instances that wait in this process, as if it were another."""
-    for instance in KEPT.instances.values():
-        instance.permits.abandon()
-    KEPT.instances.clear()
 
 
 def source_app() -> tuple[rr.Application, rr.Stream]:
@@ -43,7 +36,7 @@ def feed_all(
     found: dict[str, Rows] = {}
     for tables in batches:
         if fresh():
-            abandon_all()
+            forget_instances()
         for sink, rows in stage.feed(tables).items():
             found.setdefault(sink, []).extend(rows)
     return found

@@ -39,6 +39,7 @@ LAYERS = (
     "riprap",
     "faults",
     "model",
+    "testing",
     "apps",
     "cli",
     "__main__",

@@ -40,17 +40,6 @@ def test_a_repeated_batch_replaces_itself(tmp_path: Path) -> None:
     out.close()
 
 
-def test_runs_do_not_touch_each_other(tmp_path: Path) -> None:
-    one, two = target(tmp_path / "a.db", run="r-1"), target(tmp_path / "a.db", run="r-2")
-    one.write(0, numbers(3), again=False)
-    two.write(0, numbers(2, 10), again=True)
-
-    assert one.read().column("n").to_pylist() == [0, 1, 2]
-    assert two.read().column("n").to_pylist() == [10, 11]
-    for each in (one, two):
-        each.close()
-
-
 def write_and_die(path: Path) -> None:
     out = target(path, resume=True)
     with out._transaction() as connection:
@@ -133,20 +122,6 @@ def test_two_sinks_of_a_run_share_a_table(spark: SparkSession, tmp_path: Path) -
         run.wait()
         assert run.table("even_sink").column("n").to_pylist() == [0, 2, 4, 6, 8]
         assert run.table("odd_sink").column("n").to_pylist() == [1, 3, 5, 7, 9]
-
-
-def test_a_repeated_batch_of_one_sink_leaves_the_other_sink_alone(tmp_path: Path) -> None:
-    one, other = (
-        rr.to_sqlite(tmp_path / "shared.db", "t").target(pa.schema([("n", pa.int64())]), f"run/{name}")
-        for name in ("one", "other")
-    )
-    for each, rows in ((one, [1, 2]), (other, [3])):
-        each.open(resume=False)
-        each.write(0, pa.table({"n": rows}), again=False)
-    other.write(0, pa.table({"n": [3]}), again=True)
-
-    assert one.read().column("n").to_pylist() == [1, 2]
-    assert other.read().column("n").to_pylist() == [3]
 
 
 def test_overwrite_counts_even_if_the_first_try_fails(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.customs import abandon_all
 from tests.stages import Stage, run_batches
 
 import riprap as rr
 from riprap.apps.logwatch import failed_host, failed_times, logwatch
 from riprap.apps.made_log import YEAR, make_log
 from riprap.apps.syslog import END_OF_LOG
+from riprap.testing import forget_instances
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "loghub"
 WINDOW = timedelta(minutes=10)
@@ -45,7 +45,7 @@ def watch(
         stage = Stage(app, Path(folder), buckets=4)
         for number, (low, high) in enumerate(pairwise(bounds)):
             if fresh:
-                abandon_all()
+                forget_instances()
             batch = {"Source": table.slice(low, high - low)}
             rows += stage.feed(batch, tasks=1 if number else 3)["Alerts"]
     return [(r["host"], r["first"], r["last"], r["attempts"]) for r in rows]

@@ -22,6 +22,7 @@ from riprap.apps.made_log import YEAR, make_log
 from riprap.apps.mails import write_mails
 from riprap.apps.wordcount import wordcount
 from riprap.feeds.segments import SegmentLog
+from riprap.testing import crash_at
 
 
 @pytest.mark.parametrize("batch_rows", [1_999, 100_000])
@@ -63,7 +64,7 @@ def test_log_watch_goes_on_after_its_driver_is_killed(tmp_path: Path, runs: Path
     command = [sys.executable, "-m", "riprap", "run", "logwatch", "--feed", "auth.log", "--out", "found"]
     command += ["--set", "year=2024", "--batch-rows", "500", "--runs", str(runs), "--master", "local[1]"]
     # The fifth batch is the end of the log alone.
-    crashing = {"RIPRAP_CRASH_AT": "gathered:4:logwatch", "RIPRAP_CRASH_ONCE": str(tmp_path / "crashed")}
+    crashing = crash_at("gathered", 4, "logwatch", marker=tmp_path / "crashed")
     watched = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **crashing}, capture_output=True, timeout=300, check=False
     )

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from river import compose, linear_model, optim, preprocessing
-from tests.customs import abandon_all
 from tests.stages import Stage
 
 import riprap as rr
@@ -23,6 +22,7 @@ from riprap.apps.catalogue import CATALOGUE
 from riprap.apps.wafer import wafer
 from riprap.apps.wafer_feed import LOT, SENSORS, WAFER_SCHEMA, make_wafers, write_wafers
 from riprap.apps.wafer_secom import read_secom
+from riprap.testing import forget_instances
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "secom" / "secom_raw_1547x590.csv.gz"
 Row = dict[str, Any]
@@ -79,7 +79,7 @@ def run(table: pa.Table, ends: Sequence[int] = (), *, fresh: bool = False) -> di
         stage = Stage(app, Path(folder), buckets=4)
         for low, high in pairwise([0, *ends, table.num_rows]):
             if fresh:
-                abandon_all()
+                forget_instances()
             for sink, rows in stage.feed({"Source": table.slice(low, high - low)}).items():
                 found[sink] += rows
     return found

@@ -16,6 +16,7 @@ from tests.runtime.harness import only_run, read_parts, whole
 import riprap as rr
 from riprap.apps.wafer import wafer
 from riprap.apps.wafer_feed import make_wafers, write_wafers
+from riprap.testing import crash_at
 
 WAFERS = 620
 
@@ -46,7 +47,7 @@ with app.run(runs=sys.argv[1]) as run:
 @pytest.mark.slow
 def test_it_is_killed_and_taken_up(spark: SparkSession, tmp_path: Path, runs: Path) -> None:
     write_wafers(tmp_path / "feed", WAFERS, seed=9)
-    crashing = {"RIPRAP_CRASH_AT": "recorded:0:model", "RIPRAP_CRASH_ONCE": str(tmp_path / "crashed")}
+    crashing = crash_at("recorded", 0, "model", marker=tmp_path / "crashed")
     killed = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(runs)],
         cwd=tmp_path,

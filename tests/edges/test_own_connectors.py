@@ -19,6 +19,7 @@ from tests.pages import code_of
 from tests.runtime.harness import lines_of, only_run, wait_until
 
 import riprap as rr
+from riprap.testing import crash_at
 
 ROWS, BATCH, BAD = 4_000, 1_000, 1_234
 EXPECTED = [{"n": n, "word": f"ROW {n}"} for n in range(1, ROWS, 2)]
@@ -63,7 +64,7 @@ def test_a_lost_connection_and_a_killed_driver_change_nothing(own: Path, runs: P
         "local[1]",
     ]
     command += ["--batch-rows", str(BATCH), "--quiet"]
-    crashing = {"RIPRAP_CRASH_AT": f"{step}:2", "RIPRAP_CRASH_ONCE": str(own / "crashed")}
+    crashing = crash_at(step, 2, marker=own / "crashed")
     with (
         contextlib.closing(sqlite3.connect("out.db", isolation_level=None)) as other,
         subprocess.Popen(command, env={**os.environ, **crashing}, stderr=subprocess.PIPE) as program,

@@ -304,7 +304,8 @@ def test_loading_says_what_is_missing(program: Path) -> None:
 
 def modules() -> list[str]:
     found = ["riprap.adapters.json_lines", "tests.oracle"]
-    for package in ("riprap.graph", "riprap.state", "riprap.operators", "riprap.compiler", "riprap.channels"):
+    packages = ("graph", "state", "operators", "compiler", "channels", "protection", "testing")
+    for package in (f"riprap.{name}" for name in packages):
         path = importlib.import_module(package).__path__
         found += [package, *(m.name for m in pkgutil.walk_packages(path, f"{package}."))]
     return found

@@ -15,17 +15,18 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.customs import ROWS, SCHEMA, Rows, Seen, abandon_all, feed_all, source_app, table_of, telling
+from tests.customs import ROWS, SCHEMA, Rows, Seen, feed_all, source_app, table_of, telling
 from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.runtime.failures import as_riprap_error
+from riprap.testing import forget_instances
 
 
 @pytest.fixture(autouse=True)
 def no_instances() -> Iterator[None]:
     yield
-    abandon_all()
+    forget_instances()
 
 
 class Numbering(rr.CustomOperator):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.customs import ROWS, SCHEMA, Rows, Seen, abandon_all, feed_all, source_app, table_of, telling
+from tests.customs import ROWS, SCHEMA, Rows, Seen, feed_all, source_app, table_of, telling
 from tests.stages import Stage, cut, cuts
 
 import riprap as rr
@@ -26,12 +26,13 @@ from riprap.runtime import task
 from riprap.state.keys import encode_keys
 from riprap.state.seals import KEY, read_key, seal
 from riprap.state.windows import Contents, make_page
+from riprap.testing import forget_instances
 
 
 @pytest.fixture(autouse=True)
 def no_instances() -> Iterator[None]:
     yield
-    abandon_all()
+    forget_instances()
 
 
 @dataclass
@@ -152,7 +153,7 @@ def test_the_life_of_an_instance(tmp_path: Path) -> None:
     assert calls() == ["made", "reset_to_initial_state", "prepare 0", "drain", "checkpoint"]
     assert stage.feed({"source": table_of(4)})["out"] == [{"told": "175"}]
     assert calls() == ["drain", "checkpoint"]
-    abandon_all()
+    forget_instances()
     assert stage.feed({"source": table_of(5)})["out"] == [{"told": "195"}]
     assert calls() == ["made", "reset {'total': 175}", "prepare 175", "drain", "checkpoint"]
 
@@ -306,7 +307,7 @@ def test_state_without_the_seal_of_the_run_is_not_loaded(
 ) -> None:
     stage = Stage(telling(Remembers), tmp_path)
     stage.feed({"source": table_of(1)})
-    abandon_all()
+    forget_instances()
     assert stage.feed({"source": table_of(2)}) == {"out": [{"told": "[1, 2]"}]}, "what is ours is taken up"
 
     key = read_key(tmp_path / "custom" / KEY)
@@ -318,7 +319,7 @@ def test_state_without_the_seal_of_the_run_is_not_loaded(
     held = pa.array([{"object": saved, "token": "t"}], HELD)
     (page,) = stage.record.manifests[0].pages["it/0"]
     stage.pages.write(page, make_page(keys, Contents(np.array([0, 1]), held, np.zeros((1, 1), np.int64))))
-    abandon_all()
+    forget_instances()
     # As in another process, which has left no pages itself.
     monkeypatch.setattr(task, "_left", task._SmallPages())
 

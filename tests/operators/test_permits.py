@@ -10,18 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.customs import Seen, abandon_all, table_of, telling
+from tests.customs import Seen, table_of, telling
 from tests.stages import Stage
 
 import riprap as rr
 from riprap.operators.custom import KEPT
 from riprap.operators.permits import Permits
+from riprap.testing import forget_instances
 
 
 @pytest.fixture(autouse=True)
 def no_instances() -> Iterator[None]:
     yield
-    abandon_all()
+    forget_instances()
 
 
 class Helper(rr.CustomOperator):
@@ -83,7 +84,7 @@ def test_threads_with_permits_change_state_and_submit(tmp_path: Path) -> None:
     assert [row["told"] for row in second] == ["4 makes 10"]
     assert threads_of_instances() == [thread]
 
-    abandon_all()
+    forget_instances()
     thread.join(10)
     assert not thread.is_alive()
     third = stage.feed({"source": table_of(5)})["out"]

@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from tests.operators.model import Event, Punctuation, Row, Tick, aggregate, needs_clock
 from tests.stages import Stage
 
 import riprap as rr
 from riprap.expressions import parse_schema
+from riprap.faults.replay import StreamPiece
 from riprap.graph.windows import Emit, Window
 
 FEED = parse_schema("at bigint, pos bigint, k string, j string, id bigint, t timestamp, x double, i bigint")
@@ -107,10 +109,15 @@ def run(
                 # Punctuations come by the channel from the sources, as if made there.
                 first = [h.at if clocked else batch for h in part if isinstance(h.event, Punctuation)]
                 position = [h.pos for h in part if isinstance(h.event, Punctuation)]
-                marks = pa.table({"$0": first, "$1": [0] * len(first), "$2": position})
+                marks = tuple(np.array(numbers) for numbers in (first, [0] * len(first), position))
                 for element in stage.elements.values():
                     if first and "feed" in element.waiting:
-                        element.waiting["feed"].append((pa.table({}), marks))
+                        none = element.plan.graph["feed"].schema.empty_table()
+                        columns = {name: none.column(name).combine_chunks() for name in none.column_names}
+                        nothing = np.empty(0, np.int64)
+                        element.waiting["feed"].append(
+                            StreamPiece(columns, (nothing,) * 3, np.empty(0, np.uint64), marks)
+                        )
             tables = {"feed": feed_of(part), **({"clock": clock_of(part)} if clocked else {})}
             back = behind(stage, held_back[batch]) if batch < min(len(held_back), len(ends)) else set()
             dealt = tasks[batch] if batch < len(tasks) else 1

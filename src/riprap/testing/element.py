@@ -10,51 +10,52 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.compiler import Plan
 from riprap.faults.feeds import read_tables
-from riprap.faults.replay import Piece, Player, concatenate
+from riprap.faults.replay import Player, StreamPiece, concatenate
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Lookup, Outlet, Source
 from riprap.operators.custom import KEPT
 from riprap.operators.given import Pages
-from riprap.protection import Outage, Policy
-from riprap.stage.arrival import Rows
+from riprap.protection import OperatorOutage, Policy
+from riprap.stage.arrival import ReadRows
 from riprap.stage.fused import State
 from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.restoring import cap_page
 from riprap.state.hashing import Hashes
-from riprap.state.windows import Ints, merge, restrict
+from riprap.state.windows import merge, restrict
 
-Step = Literal["idle", "computed", "recorded", "published"]
-Loss = Literal["process", "host"]
+DeathStep = Literal["idle", "computed", "recorded", "published"]
+Lost = Literal["process", "host"]
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class Death:
     """At which step of its next batch an element dies, and whether its host's memory goes with the process."""
 
-    step: Step
-    lost: Loss
+    step: DeathStep
+    lost: Lost
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandedOn:
     """What sinks and channels get of a batch; ``again`` if a crash let them have it a second time."""
 
-    outputs: Mapping[str, Piece]
+    outputs: Mapping[str, StreamPiece]
     again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Computed:
-    outputs: Mapping[str, Piece]
+class _ComputedBatch:
+    outputs: Mapping[str, StreamPiece]
     state: State
     came: Mapping[str, Sequence[Came]]
 
 
 @dataclass(slots=True)
-class _Saved:
+class _SavedState:
     """What was saved of an operator, after how many batches, and how many tuples of each key have come in since."""
 
     batch: int
@@ -62,26 +63,26 @@ class _Saved:
     came: dict[str, list[Came]] = field(default_factory=dict)
 
 
-class Element:
+class RehearsedElement:
     """A processing element, and what it remembers. ``waiting`` is what has come in by channel."""
 
     def __init__(self, plan: Plan, graph: Graph) -> None:
         self.plan = plan
-        self.waiting: dict[str, list[Piece]] = {stream: [] for stream in plan.inlets}
-        self.crash: Crash | None = None
+        self.waiting: dict[str, list[StreamPiece]] = {stream: [] for stream in plan.inlets}
+        self.crash: Death | None = None
         self._graph = graph
         self._read = dict.fromkeys((entry.name for entry in plan.entries), 0)
         self._batch = -1
         self._state: State = Player(plan).begin()
-        self._saved: dict[str, _Saved] = {}
+        self._saved: dict[str, _SavedState] = {}
 
-    def run(self, rows: Mapping[str, Rows], *, tasks: int = 1, end: int | None = None) -> Handed:
+    def run(self, rows: Mapping[str, ReadRows], *, tasks: int = 1, end: int | None = None) -> HandedOn:
         """Run a batch, the buckets dealt out to ``tasks``, through the crash that was asked for if there is one."""
-        crash, self.crash = self.crash or Crash("idle", "process"), None
+        crash, self.crash = self.crash or Death("idle", "process"), None
         computed = self._compute(rows, tasks, end)
         if crash.step == "computed":
             if self.come_back(crash.lost):
-                return Handed({})
+                return HandedOn({})
             computed = self._compute(rows, tasks, end)
         self._record(computed)
         if crash.step in ("recorded", "published"):
@@ -89,10 +90,10 @@ class Element:
         # With the host go pages of results, unless what they were made of is kept and computed again.
         whole = crash.lost == "process" or self.plan.replays
         if crash.step == "recorded" and not whole:
-            return Handed({})
-        return Handed(computed.outputs, again=crash.step == "published" and whole)
+            return HandedOn({})
+        return HandedOn(computed.outputs, again=crash.step == "published" and whole)
 
-    def _compute(self, rows: Mapping[str, Rows], tasks: int, end: int | None) -> _Computed:
+    def _compute(self, rows: Mapping[str, ReadRows], tasks: int, end: int | None) -> _ComputedBatch:
         dealt = min(tasks, self.plan.buckets) if self.plan.keyed else 1
         plan = replace(self.plan, tasks=dealt)
         tables = read_tables(self._graph) if self.plan.graph.of_kind(Lookup) else {}
@@ -105,13 +106,16 @@ class Element:
                     slot: [restrict(p, *span, plan.buckets) for p in pages] for slot, pages in state.items()
                 }
             played.append(player.play(player.arrive(rows, block=self._batch + 1), state, end=end))
-        return _Computed(
+        return _ComputedBatch(
             {name: concatenate([p.outputs[name] for p in played]) for name in played[0].outputs},
             {slot: _joined([p.state[slot] for p in played]) for slot in self._state},
-            {slot: [Came.of(Index.of(p.fresh[slot])) for p in played if slot in p.fresh] for slot in self._state},
+            {
+                slot: [Came.of(Index.of(p.fresh[slot])) for p in played if slot in p.fresh]
+                for slot in self._state
+            },
         )
 
-    def _record(self, computed: _Computed) -> None:
+    def _record(self, computed: _ComputedBatch) -> None:
         self._batch += 1
         self._state = computed.state
         for saved in self._saved.values():
@@ -121,13 +125,13 @@ class Element:
     def save(self, operator: str) -> None:
         """Save an operator's state, as a checkpoint does."""
         slots = self.plan.saved_slots(operator)
-        self._saved[operator] = _Saved(self._batch, {slot: self._state[slot] for slot in slots})
+        self._saved[operator] = _SavedState(self._batch, {slot: self._state[slot] for slot in slots})
 
-    def come_back(self, lost: Loss) -> bool:
-        """Crash, and start again as policies have it; say whether input was missed."""
+    def come_back(self, lost: Lost) -> bool:
+        """Death, and start again as policies have it; say whether input was missed."""
         forget_instances()
         memory: Literal["lost", "kept"] = "lost" if lost == "host" else "kept"
-        outage = Outage(misses=self.plan.restart == "live" and bool(self.plan.inlets), memory=memory)
+        outage = OperatorOutage(misses=self.plan.restart == "live" and bool(self.plan.inlets), memory=memory)
         operators = [self._graph[o.name] for o in self.plan.graph if not isinstance(o, Inlet | Outlet)]
         after = {o.name: (o.protect or Policy()).after(o, outage) for o in operators}
         state, told = dict(self._state), self._batch + 1
@@ -153,7 +157,7 @@ class Element:
                 pieces.clear()
         return missed
 
-    def take_in(self) -> dict[str, Rows]:
+    def take_in(self) -> dict[str, ReadRows]:
         """Return all that has come in by channel."""
         rows = {}
         for stream, pieces in self.waiting.items():
@@ -162,19 +166,19 @@ class Element:
             pieces.clear()
         return rows
 
-    def _nothing(self, stream: str) -> Rows:
+    def _nothing(self, stream: str) -> ReadRows:
         none = np.empty(0, np.int64)
         columns = {f.name: pa.array([], f.type) for f in self.plan.graph[stream].schema}
-        return Rows(columns, none, (none,) * self.plan.inlets[stream].tags)
+        return ReadRows(columns, none, (none,) * self.plan.inlets[stream].tags)
 
-    def rows(self, source: Source, table: pa.Table) -> Rows:
+    def rows(self, source: Source, table: pa.Table) -> ReadRows:
         """Return rows of a source, numbered on from those before."""
         columns = {name: _one(table.column(name)) for name in sorted(self.plan.needed[source.name])}
         first = self._read[source.name]
         self._read[source.name] += table.num_rows
         if source.position is not None:
-            return Rows(columns, table.column(source.position).to_numpy())
-        return Rows(columns, np.arange(first, first + table.num_rows))
+            return ReadRows(columns, table.column(source.position).to_numpy())
+        return ReadRows(columns, np.arange(first, first + table.num_rows))
 
 
 def forget_instances() -> None:
@@ -191,7 +195,7 @@ def _joined(parts: Sequence[Pages]) -> Pages:
     return [reduce(merge, pages) for pages in parts if pages]
 
 
-def _without_stale(saved: _Saved, slot: str) -> Pages:
+def _without_stale(saved: _SavedState, slot: str) -> Pages:
     """Leave out as many of the oldest tuples of each key as have come in since they were saved."""
     pages, since = saved.state[slot], Came.over(saved.came.get(slot, []))
     if not pages or not len(since.hashes):

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import GraphError
-from riprap.faults.replay import Piece
+from riprap.faults.replay import StreamPiece
 from riprap.graph import Application, Graph
 from riprap.graph.operators import Sink, Source
-from riprap.testing.element import Crash, Element, Handed, Loss, Step
+from riprap.testing.element import Death, DeathStep, HandedOn, Lost, RehearsedElement
 
 Row: TypeAlias = dict[str, Any]
-Given: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
+GivenRows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
 # Beyond the numbers of all batches.
 _END = 2**40
@@ -46,16 +46,16 @@ class Rehearsal:
 
     def __init__(self, app: Application | Graph, *, buckets: int = 1) -> None:
         self.graph = app.graph() if isinstance(app, Application) else app
-        self.plans = compile_graph(self.graph, buckets=buckets, tasks=1).plans
-        self.elements: dict[str, Element] = {plan.name: self._element(plan) for plan in self.plans}
+        self.layout = compile_graph(self.graph, buckets=buckets, tasks=1)
+        self.elements = {plan.name: self._element(plan) for plan in self.layout.plans}
         self._sources = {source.name: source for source in self.graph.of_kind(Source)}
         self._sinks = {sink.name: sink for sink in self.graph.of_kind(Sink)}
 
-    def _element(self, plan: Plan) -> Element:
-        return Element(plan, self.graph)
+    def _element(self, plan: Plan) -> RehearsedElement:
+        return RehearsedElement(plan, self.graph)
 
     def feed(
-        self, tables: Mapping[str, Given], *, tasks: int = 1, held_back: Container[str] = ()
+        self, tables: Mapping[str, GivenRows], *, tasks: int = 1, held_back: Container[str] = ()
     ) -> dict[str, list[Row]]:
         """Run a batch of rows by source, and return the rows that reached each sink.
 
@@ -94,26 +94,27 @@ class Rehearsal:
                 )
             protected[operator].save(operator)
 
-    def crash(self, name: str, *, lost: Loss = "process", step: Step = "idle") -> None:
-        """Crash the processing element of a name, or of an operator: it comes back as its operators' policies have it.
+    def crash(self, name: str, *, lost: Lost = "process", step: DeathStep = "idle") -> None:
+        """Crash the processing element of an operator, or of a name: it comes back as its operators' policies have it.
 
         Only the ``process`` is lost, or with the ``host`` its memory. That happens now, while it is *idle*, or in its
         next batch once that is *computed*, *recorded* or *published*.
         """
-        for what, word, words in (("lost", lost, get_args(Loss)), ("step", step, get_args(Step))):
+        for what, word, words in (("lost", lost, get_args(Lost)), ("step", step, get_args(DeathStep))):
             if word not in words:
                 raise GraphError(f"crash({what}=...) is one of {', '.join(words)}, got {word!r}")
-        element = self.elements.get(name) or next(
-            (e for e in self.elements.values() if name in (o.name for o in e.plan.graph)), None
-        )
+        of_operator = (e for e in self.elements.values() if name in (o.name for o in e.plan.graph))
+        element = next(of_operator, self.elements.get(name))
         if element is None:
-            raise GraphError(f"no processing element or operator '{name}'; there are: {', '.join(self.elements)}")
+            raise GraphError(
+                f"no processing element or operator '{name}'; there are: {', '.join(self.elements)}"
+            )
         if step == "idle":
             element.come_back(lost)
         else:
-            element.crash = Crash(step, lost)
+            element.crash = Death(step, lost)
 
-    def _read(self, element: Element, tables: Mapping[str, Given]) -> dict[str, Any]:
+    def _read(self, element: RehearsedElement, tables: Mapping[str, GivenRows]) -> dict[str, Any]:
         rows = {}
         for source in element.plan.graph.of_kind(Source):
             given = tables.get(source.name, ())
@@ -121,7 +122,7 @@ class Rehearsal:
             rows[source.name] = element.rows(source, table)
         return rows
 
-    def _hand_on(self, element: Element, handed: Handed, reached: dict[str, list[Row]]) -> None:
+    def _hand_on(self, element: RehearsedElement, handed: HandedOn, reached: dict[str, list[Row]]) -> None:
         plan = element.plan
         for end, piece in handed.outputs.items():
             if end in self._sinks:
@@ -135,7 +136,7 @@ class Rehearsal:
                         self.elements[reader].waiting[stream].append(piece)
 
 
-def _in_order(sink: Sink, piece: Piece) -> list[Row]:
+def _in_order(sink: Sink, piece: StreamPiece) -> list[Row]:
     if not piece.rows:
         return []
     table = pa.table({f.name: piece.columns[f.name].cast(f.type) for f in sink.schema})

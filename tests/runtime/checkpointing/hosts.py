@@ -12,13 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.customs import abandon_all
 from tests.stages import Element, Stage
 
 import riprap as rr
 from riprap.compiler import Plan, compile_graph, describe_state
 from riprap.errors import StoreError
-from riprap.graph.operators import Sink
+from riprap.graph.operators import Sink, Source
 from riprap.runtime.agent.handle import what_came
 from riprap.runtime.checkpointing import durable as durables
 from riprap.runtime.checkpointing import recovery
@@ -31,6 +30,7 @@ from riprap.runtime.task import Answer
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import BatchRecord
 from riprap.state.stores import Store, open_store
+from riprap.testing import forget_instances
 
 
 class Killed(BaseException):
@@ -164,10 +164,11 @@ class Fleet(Stage):
     """An application whose process can die, and whose host can be lost."""
 
     def __init__(self, app: rr.Application, folder: Path, world: World, *, buckets: int) -> None:
-        self._graph = app.graph()
+        self.graph = app.graph()
         self._folder = folder
         self._buckets = buckets
-        self._sinks = {s.name: s for s in self._graph.of_kind(Sink)}
+        self._sources = {s.name: s for s in self.graph.of_kind(Source)}
+        self._sinks = {s.name: s for s in self.graph.of_kind(Sink)}
         self._starts = 0
         self._store = open_store(folder / "store")
         self.world = world
@@ -181,14 +182,14 @@ class Fleet(Stage):
 
     def plans(self) -> tuple[Plan, ...]:
         """Compile the application for as many tasks as there are now."""
-        return compile_graph(self._graph, buckets=self._buckets, tasks=self.tasks).plans
+        return compile_graph(self.graph, buckets=self._buckets, tasks=self.tasks).plans
 
     def start(self, plan: Plan) -> None:
         """Start an element's process anew."""
-        abandon_all()
+        forget_instances()
         self._starts += 1
         home = self._folder / plan.name
-        host = Host(plan, home, self._graph, self.durable, self._tell, self._starts)
+        host = Host(plan, home, self.graph, self.durable, self._tell, self._starts)
         self.elements[plan.name] = self.hosts[plan.name] = host
 
     def run(self, tables: Mapping[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:

@@ -24,6 +24,7 @@ from riprap.runtime.agent import handle
 from riprap.runtime.agent.handle import HiredAgent, Saver
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.testing import crash_at
 
 STEPS = ("values", "between", "manifest", "versioned", "collecting")
 ROWS = 60
@@ -88,8 +89,8 @@ def run_until(fleet: Fleet, condition: Callable[[], Any], pause: float = 0.05) -
 def test_it_dies_at_a_step_of_a_save_and_another_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: list[HiredAgent], step: str
 ) -> None:
-    monkeypatch.setenv("RIPRAP_CRASH_AT", f"checkpoint-{step}:3:pairs")
-    monkeypatch.setenv("RIPRAP_CRASH_ONCE", str(tmp_path / "crashed"))
+    for name, value in crash_at(f"checkpoint-{step}", 3, "pairs", marker=tmp_path / "crashed").items():
+        monkeypatch.setenv(name, value)
     fleet = fleet_of(tmp_path / "faulty")
     agents.append(HiredAgent())
     saver = be_kept(fleet, agents[0])

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.customs import abandon_all, table_of, telling
+from tests.customs import table_of, telling
 from tests.runtime.checkpointing.hosts import Fleet, World
 
 import riprap as rr
 from riprap.errors import SealError
 from riprap.state.checkpoints.manifest import CheckpointManifest, manifest_key
+from riprap.testing import forget_instances
 
 KEY = b"a key of the user's own"
 
@@ -62,7 +63,7 @@ class Saved:
 @pytest.fixture
 def saved(tmp_path: Path) -> Iterator[Saved]:
     yield Saved(tmp_path, KEY)
-    abandon_all()
+    forget_instances()
 
 
 def test_what_is_sealed_comes_back_with_its_key(saved: Saved) -> None:
@@ -109,4 +110,4 @@ def test_a_key_that_comes_later_is_not_for_what_was_saved_before(tmp_path: Path)
         saved.lose_host(KEY)
     saved.restart(None)
     assert saved.fleet.run({"source": table_of(4)}) == {"out": [{"told": "10"}]}
-    abandon_all()
+    forget_instances()

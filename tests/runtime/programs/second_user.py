@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.customs import abandon_all, table_of, telling
+from tests.customs import table_of, telling
 
 import riprap as rr
 from riprap.compiler import compile_graph
@@ -33,6 +33,7 @@ from riprap.state.leases import sweep
 from riprap.state.ledger import BatchRecord
 from riprap.state.pages import PageStore, page_root
 from riprap.state.windows import Contents, make_page
+from riprap.testing import forget_instances
 
 OTHER = 4242
 
@@ -104,7 +105,7 @@ class Total(rr.CustomOperator):
 
 def run_batch(site: Site, batch: int) -> None:
     """Compute a batch of an operator with a class of the user's, in a process that has not seen it."""
-    abandon_all()
+    forget_instances()
     plan = compile_graph(telling(Total).graph(), buckets=1, tasks=1).plans[0]
     table = table_of(1)
     rows = ReadRows({c: table.column(c).combine_chunks() for c in plan.needed["source"]}, np.array([batch]))

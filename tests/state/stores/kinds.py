@@ -19,6 +19,15 @@ from riprap.state.stores.objects import RemoteFolder
 # So short that values of a test have several.
 CHUNK = 1000
 
+# A folder whose packs are written again sooner than they would be.
+SMALL_PACKS = """
+from riprap.state.stores import Store, files, open_store
+class SmallPacks(Store):
+    def __new__(cls, url):
+        files._WORTH_REWRITING = 50_000
+        return open_store(url.partition("://")[2])
+"""
+
 Open = Callable[[], Store]
 KINDS = ("folder", "memory", "fsspec", "rocksdb", "redis", "own")
 
@@ -30,16 +39,23 @@ def store_url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return str(tmp_path / "store")
         case "rocksdb":
             return f"rocksdb://{tmp_path}/rocks?chunk={CHUNK}"
+        case "small packs":
+            _module(request, tmp_path, "small_packs", SMALL_PACKS)
+            return f"small_packs:SmallPacks://{tmp_path}/store"
         case "own":
-            # The one of the page, where this process finds it and others do.
-            (tmp_path / "table_store.py").write_text(code_of("extending.md", "# table_store.py"))
-            monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-            monkeypatch.syspath_prepend(str(tmp_path))
-            monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+            _module(request, tmp_path, "table_store", code_of("extending.md", "# table_store.py"))
             (tmp_path / "own").mkdir()
             return f"table_store:TableStore://{tmp_path}/own/store.db"
     redis: Redis = request.getfixturevalue("redis")
     return f"{redis.url}?prefix={redis.prefix()}&chunk={CHUNK}"
+
+
+def _module(request: pytest.FixtureRequest, folder: Path, name: str, code: str) -> None:
+    """Write a module where this process finds it and others do."""
+    (folder / f"{name}.py").write_text(code)
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
 
 
 def opener(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:

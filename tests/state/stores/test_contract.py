@@ -1,22 +1,18 @@
-"""What every store promises, against a dict."""
+"""What every store promises, and how stores are named."""
 
 from __future__ import annotations
 
-import random
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from tests.state.stores.kinds import CHUNK, KINDS, Open, opener
+from tests.state.stores.kinds import KINDS, Open, opener
 
 from riprap.errors import StoreError
 from riprap.state.stores import Store, describe_store, files, open_store
+from riprap.testing import check_store
 
 
 @pytest.fixture(params=KINDS)
@@ -37,74 +33,14 @@ def content(store: Store) -> dict[str, dict[str, bytes]]:
     }
 
 
-def test_an_empty_store_has_nothing(reopen: Open) -> None:
-    store = reopen()
-    store.delete("Sums", ["a"])
-    store.drop("Sums")
-    store.put("Sums", {})
-    assert store.entries() == [] == store.keys("Sums")
-    with pytest.raises(KeyError, match="a"):
-        store.get("Sums", "a")
+def test_every_store_keeps_its_promises(reopen: Open) -> None:
+    check_store(reopen, seed=1)
+    check_store(reopen, seed=2)
 
 
-def test_values_of_all_sizes_come_back(reopen: Open) -> None:
-    sizes = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 5 * CHUNK + 3, 300_000]
-    values = {f"v.{size}_{n}-x": random.Random(n).randbytes(size) for n, size in enumerate(sizes)}
-
-    store = reopen()
-    store.put("App.0/Sums", values)
-
-    assert content(store) == {"App.0/Sums": values}
-    assert content(reopen()) == {"App.0/Sums": values}
-
-
-def test_every_kind_of_buffer_can_be_put(reopen: Open) -> None:
-    numbers = pa.array(range(2000), pa.int64())
-    store = reopen()
-    store.put(
-        "Sums",
-        {
-            "bytes": b"abc",
-            "view": memoryview(b"xabcx")[1:4],
-            "wide": memoryview(numbers.buffers()[1]).cast("B").cast("q"),
-            "arrow": numbers.buffers()[1],
-        },
-    )
-    assert store.get("Sums", "bytes") == pa.py_buffer(b"abc") == store.get("Sums", "view")
-    assert store.get("Sums", "arrow").equals(numbers.buffers()[1])
-    assert store.get("Sums", "wide").equals(numbers.buffers()[1])
-
-
-def test_a_value_that_was_read_outlives_its_key(reopen: Open) -> None:
-    store = reopen()
-    first = random.Random(1).randbytes(3 * CHUNK)
-    store.put("Sums", {"a": first})
-    read = store.get("Sums", "a")
-
-    store.put("Sums", {"a": b"other"})
-    store.drop("Sums")
-    store.close()
-
-    assert read.to_pybytes() == first
-
-
-def test_a_deleted_key_does_not_bring_an_older_value_to_light(reopen: Open) -> None:
-    store = reopen()
-    store.put("Sums", {"a": b"1", "b": b"1"})
-    store.put("Sums", {"a": b"2"})
-    store.delete("Sums", ["a"])
-    assert content(store) == {"Sums": {"b": b"1"}}
-    assert content(reopen()) == {"Sums": {"b": b"1"}}
-
-
-def test_entries_are_apart(reopen: Open) -> None:
-    store = reopen()
-    store.put("A", {"k": b"a"})
-    store.put("AA", {"k": b"aa"})
-    store.put(".A", {"k": b".a"})
-    store.put("A/A", {"k": b"a/a"})
-    store.drop("A")
-    assert content(store) == {"AA": {"k": b"aa"}, ".A": {"k": b".a"}, "A/A": {"k": b"a/a"}}
+@pytest.mark.parametrize("seed", range(3, 23))
+def test_packs_keep_them_in_whatever_order_things_come(seed: int) -> None:
+    check_store(f"memory://packs-{seed}", steps=120, kills=0, seed=seed)
 
 
 @pytest.mark.parametrize("key", ["", "a/b", "a b", "ä", "a:b", "a" * 201, "a\n"])
@@ -115,88 +51,6 @@ def test_other_keys_are_refused(tmp_path: Path, key: str) -> None:
             use("Sums", key)
     with pytest.raises(ValueError, match="entry"):
         store.keys(key.replace("/", ":"))
-
-
-_KEY = st.sampled_from([f"k{n}" for n in range(6)])
-_VALUE = st.tuples(st.sampled_from([0, 1, 50, CHUNK, 3 * CHUNK + 1]), st.integers(0, 255))
-_STEP = st.one_of(
-    st.tuples(st.just("put"), st.sampled_from("AB"), st.dictionaries(_KEY, _VALUE, max_size=4)),
-    st.tuples(st.just("delete"), st.sampled_from("AB"), st.lists(_KEY, max_size=4)),
-    st.tuples(st.just("drop"), st.sampled_from("AB"), st.none()),
-    st.tuples(st.just("reopen"), st.just(""), st.none()),
-)
-
-
-def follow(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
-    """Take the steps with a store and with a dict, and compare the two after each."""
-    store = reopen()
-    for entry in store.entries():
-        store.drop(entry)
-    model: dict[str, dict[str, bytes]] = {}
-    for what, entry, argument in steps:
-        if what == "put":
-            assert isinstance(argument, dict)
-            values = {key: bytes([byte]) * size for key, (size, byte) in argument.items()}
-            store.put(entry, values)
-            model.setdefault(entry, {}).update(values)
-        elif what == "delete":
-            assert isinstance(argument, list)
-            store.delete(entry, argument)
-            for key in argument:
-                model.get(entry, {}).pop(key, None)
-        elif what == "drop":
-            store.drop(entry)
-            model.pop(entry, None)
-        else:
-            store = reopen()
-        assert content(store) == {e: values for e, values in model.items() if values}
-    assert content(reopen()) == {e: values for e, values in model.items() if values}
-
-
-_LASTING = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
-@_LASTING
-@given(steps=st.lists(_STEP, max_size=20))
-def test_a_store_is_a_dict_that_lasts(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
-    follow(reopen, steps)
-
-
-@pytest.mark.parametrize("reopen", ["memory"], indirect=True)
-@settings(_LASTING, max_examples=200)
-@given(steps=st.lists(_STEP, min_size=5, max_size=40))
-def test_packs_are_a_dict_that_lasts(reopen: Open, steps: list[tuple[str, str, object]]) -> None:
-    follow(reopen, steps)
-
-
-def test_threads_may_share_a_store(reopen: Open) -> None:
-    store = reopen()
-    store.put("Sums", {"fixed": b"f" * 3 * CHUNK})
-    failures: list[BaseException] = []
-
-    def write(name: str) -> None:
-        try:
-            for n in range(8):
-                store.put("Sums", {f"{name}{n}": name.encode() * n, "shared": name.encode() * 2500})
-                assert store.get("Sums", "fixed").size == 3 * CHUNK
-                assert len(set(store.get("Sums", "shared").to_pybytes())) == 1
-                store.delete("Sums", [f"{name}{n - 1}"] if n % 2 else [])
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert not failures
-    odd = {f"{name}{n}" for name in "abc" for n in range(1, 8, 2)}
-    assert set(store.keys("Sums")) == {"fixed", "shared"} | odd
 
 
 @pytest.mark.parametrize(

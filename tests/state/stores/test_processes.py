@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
-import random
 import select
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.state.stores.kinds import store_url
-from tests.state.stores.worker import ENOUGH, ENTRY, current_of, keys_of, old_keys, value_of
+from tests.state.stores.worker import ENOUGH
 
 from riprap.errors import StoreError
 from riprap.state.stores import files, open_store
+from riprap.testing import check_store
+from riprap.testing.store_writer import ENTRY, current_of, keys_of, old_keys, value_of
 
 ROOT = Path(__file__).parents[3]
-KILLS = 15
 
 
-@pytest.fixture(params=["folder", "rocksdb", "redis", "own"])
+@pytest.fixture(params=["small packs", "rocksdb", "redis", "own"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return store_url(request.param, request, tmp_path)
 
@@ -36,10 +33,6 @@ class Worker:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._heard = False
-
-    def say(self, text: object) -> None:
-        assert self._process.stdin is not None
-        print(text, file=self._process.stdin, flush=True)
 
     def has_said(self, what: str) -> bool:
         """Say whether it has said something, once it has: this is then not heard any more."""
@@ -58,69 +51,24 @@ class Worker:
 
 
 @contextlib.contextmanager
-def worker(what: str, url: str) -> Iterator[Worker]:
-    command = [sys.executable, "-m", "tests.state.stores.worker", what, url]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+def reading(url: str) -> Iterator[Worker]:
+    command = [sys.executable, "-m", "tests.state.stores.worker", url]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Worker(process)
         finally:
             process.kill()
 
 
-def write_until_killed(writers: Worker, first: int, steps: int, seconds: float) -> list[tuple[str, int]]:
-    """Let a writer do some steps, kill it a little later, and return all it has done."""
-    writers.say(first)
-    pid, done = 0, []
-    while not pid or len(done) < steps:
-        what, number = writers.hear()
-        if what == "pid":
-            pid = number
-        else:
-            done.append((what, number))
-    time.sleep(seconds)
-    os.kill(pid, signal.SIGKILL)
-    while (line := writers.hear())[0] != "gone":
-        done.append(line)
-    return done
-
-
 def test_a_writer_may_be_killed_at_any_time(url: str) -> None:
-    chance = random.Random(7)
-    sure: set[str] = set()
-    current = -1
-    with worker("write", url) as writers:
-        for _ in range(KILLS):
-            done = write_until_killed(writers, current + 1, chance.randrange(8), chance.random() / 50)
-            # What was begun last: it may have happened, though nobody says so.
-            maybe = {*keys_of(current + 1)}
-            for what, number in done:
-                if what == "put":
-                    current = number
-                    sure |= {*keys_of(number)}
-                    maybe = {*old_keys(number)}
-                else:
-                    sure -= {*old_keys(number)}
-                    maybe = {*keys_of(number + 1)}
-            store = open_store(url)
-            found = {key: store.get(ENTRY, key).to_pybytes() for key in store.keys(ENTRY)}
-            store.close()
-            data = found.pop("current", b"")
-            assert all(value == value_of(key) for key, value in found.items())
-            assert sure - maybe <= found.keys() <= sure | maybe
-            assert not data or data == current_of(int(data[:8]))
-            assert not data or current <= int(data[:8]) <= current + 1
-            current = int(data[:8]) if data else current
-            sure = {*found}
-    assert current > KILLS
+    check_store(url, kills=15, seed=7)
 
 
 def test_others_read_while_one_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_WORTH_REWRITING", 50_000)
     store = open_store(url)
     store.put(ENTRY, {key: value_of(key) for key in keys_of(0)})
-    with worker("read", url) as reader:
+    with reading(url) as reader:
         assert reader.hear()[0] == "reading"
         number = 0
         while number < 120 or not reader.has_said("enough"):

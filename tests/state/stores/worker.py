@@ -1,58 +1,17 @@
-"""Programs that use a store beside the tests: ``python -m tests.state.stores.worker write|read URL``.
+"""A program that reads a store beside the tests: ``python -m tests.state.stores.worker URL``.
 
-``write`` starts a writer for each line it reads, with that line as its first number, and says its process id. Writers
-are forked, so many can be killed in little time. ``read`` reads all there is, again and again, until it finds an end;
-it says when it has read enough.
+It reads all there is, again and again, until it finds an end, and says when it has read enough.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import sys
 
 from riprap.state.stores import Store, files, open_store
+from riprap.testing.store_writer import ENTRY, current_of, say, value_of
 
-SIZES = (0, 1, 999, 20_000, 150_000)
-KEPT = 3
-ENTRY = "Sums"
 # So many values are to be read while another process writes.
 ENOUGH = 150
-
-
-def say(*words: object) -> None:
-    """Say a line, whole or not at all: whoever says it may be killed meanwhile."""
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
-
-
-def value_of(key: str) -> bytes:
-    """Return the one right value of a key."""
-    chance = random.Random(key)
-    return chance.randbytes(chance.choice(SIZES))
-
-
-def current_of(number: int) -> bytes:
-    """Return what the key that is replaced by every put has after the put of this number."""
-    return b"%08d" % number + value_of(f"current{number}")
-
-
-def keys_of(number: int) -> list[str]:
-    return [f"v{number}-{n}" for n in range(random.Random(number).randrange(1, 6))]
-
-
-def old_keys(number: int) -> list[str]:
-    """Return what is deleted after a put: the first one stays, so packs are left in which little is wanted."""
-    return keys_of(number - KEPT)[1:]
-
-
-def write(store: Store, number: int) -> None:
-    """Put, and delete what is old, for ever; say what is done."""
-    while True:
-        store.put(ENTRY, {key: value_of(key) for key in keys_of(number)} | {"current": current_of(number)})
-        say("put", number)
-        store.delete(ENTRY, old_keys(number))
-        say("deleted", number)
-        number += 1
 
 
 def read(store: Store) -> None:
@@ -72,19 +31,11 @@ def read(store: Store) -> None:
     say("checked", checked)
 
 
-def main(what: str, url: str) -> None:
+def main(url: str) -> None:
     files._WORTH_REWRITING = 50_000
-    if what == "read":
-        store = open_store(url, readonly=True)
-        read(store)
-        store.close()
-        return
-    for line in sys.stdin:
-        if (child := os.fork()) == 0:
-            write(open_store(url), int(line))
-        say("pid", child)
-        os.waitpid(child, 0)
-        say("gone", child)
+    store = open_store(url, readonly=True)
+    read(store)
+    store.close()
 
 
 if __name__ == "__main__":
