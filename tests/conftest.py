@@ -21,6 +21,7 @@ from tests.services.server import Server, UnavailableError
 from riprap.errors import RunError
 from riprap.runtime.kafka_jars import connector_jars
 from riprap.runtime.session import make_session
+from riprap.state import windows
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
@@ -28,6 +29,8 @@ S = TypeVar("S", bound=Server)
 # How long it takes to draw an example says how busy the machine is, and nothing of what is tested.
 settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("busy")
+# What tests compute in their own process has little state: it is to be in several pages all the same.
+windows.SMALL_BYTES = 0
 # Tests start dozens of JVMs that live for seconds: to compile for the long run is not worth it to them.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

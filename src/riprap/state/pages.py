@@ -31,6 +31,10 @@ DEFAULT_LIMIT = 4 << 30
 # Containers often have 64 MB of shared memory, too little to be of use.
 _LARGE_ENOUGH = 1 << 30
 _SMALL = 1 << 18
+# To look at all pages takes longer than to write a small one: after a look, a process writes one in so many parts of
+# what was left before it looks again.
+_LOOKS = 64
+_allowance: dict[PageStore, int] = {}
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -143,7 +147,12 @@ class PageStore:
         return open_folder(self.folder, levels=self.levels)
 
     def _check_limit(self, folder: int, name: str, size: int) -> None:
+        left = _allowance.get(self, 0) - size
+        if left >= 0:
+            _allowance[self] = left
+            return
         used = _used(folder)
+        _allowance[self] = (self.limit - used) // _LOOKS - size
         if used + size > self.limit:
             raise PageSpaceError(
                 f"state pages take {used:,} bytes in {self.folder} and page '{name}' of {size:,} more would pass "

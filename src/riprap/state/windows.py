@@ -25,6 +25,8 @@ from riprap.machine_code import compiled
 from riprap.state.hashing import Hashes, first_hash
 from riprap.state.keys import KeyTable, key_clash
 
+# To look into one more page takes a batch of a hundred tuples longer than to write so much once more.
+SMALL_BYTES = 1 << 16
 _COLUMNS = ["hash", "key", "held", "counters", "window"]
 
 
@@ -179,14 +181,16 @@ def restrict(page: pa.RecordBatch, first_bucket: int, end_bucket: int, buckets: 
 
 
 def add_page(new: pa.RecordBatch, pages: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
-    """Merge a batch's page with the newest older ones while they are not much larger.
+    """Merge a batch's page with the newest older ones while they are small or not much larger.
 
     Return the page to write and how many of the older pages it replaces. Each page ends up more than twice the
     size of the one before it, so a state of n tuples is a handful of pages and a tuple is rewritten about log2(n)
-    times in its life.
+    times in its life, small pages apart.
     """
     replaced = 0
-    while replaced < len(pages) and _weight(pages[replaced]) <= 2 * _weight(new):
+    while replaced < len(pages) and (
+        pages[replaced].nbytes <= SMALL_BYTES or _weight(pages[replaced]) <= 2 * _weight(new)
+    ):
         if not _says_all(new, pages[replaced]):
             new = merge(new, pages[replaced])
         replaced += 1
