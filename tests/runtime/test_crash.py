@@ -33,6 +33,7 @@ from tests.runtime.harness import (
 import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.runtime import shares
+from riprap.runtime.resident import rounds
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
@@ -122,6 +123,7 @@ def test_a_killed_driver_is_taken_up(
 @pytest.mark.parametrize(
     "step",
     [
+        "read",
         "shared",
         "computed",
         pytest.param("paged", marks=pytest.mark.slow),
@@ -138,6 +140,8 @@ def test_a_killed_python_worker_changes_nothing(
 ) -> None:
     if step == "shared":
         monkeypatch.setattr(shares, "LEAST_REPEATED", BATCH)
+    if step == "read":
+        monkeypatch.setattr(rounds, "LEAST_AHEAD", 1)
     # Workers get their environment from Spark's context, which the driver's own does not reach.
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_AT", f"{step}:2")
     monkeypatch.setitem(spark.sparkContext.environment, "RIPRAP_CRASH_ONCE", str(tmp_path / "crashed"))

@@ -15,6 +15,7 @@ import signal
 from typing import Literal
 
 Step = Literal[
+    "read",
     "shared",
     "computed",
     "paged",

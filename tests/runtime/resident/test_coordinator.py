@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 
@@ -73,8 +74,13 @@ def coordinator() -> Iterator[Coordinator]:
 @pytest.fixture
 def asking(coordinator: Coordinator) -> Iterator[Asking]:
     """Ask in a thread of its own, as an element does."""
+
+    def ask(work: Sequence[bytes], **options: Any) -> list[bytes]:
+        coordinator.give(work, **options)
+        return coordinator.gather()
+
     with ThreadPoolExecutor(1) as pool:
-        yield lambda *work, **options: pool.submit(coordinator.ask, work, **options)
+        yield lambda *work, **options: pool.submit(ask, work, **options)
 
 
 def serve(coordinator: Coordinator, task: int, attempt: int) -> None:

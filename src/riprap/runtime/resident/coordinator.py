@@ -92,16 +92,21 @@ class Coordinator:
         """Whether no other host could connect, so that all tasks share this host's memory."""
         return self.address[0] == _LOOPBACK
 
-    def ask(self, work: Sequence[bytes], *, stay: bool = True) -> list[bytes]:
-        """Give each task its piece, and return their answers in the order of the tasks.
+    def give(self, work: Sequence[bytes], *, stay: bool = True) -> None:
+        """Give each task its piece of a round, in place of any other that is under way.
 
         Unless they are to ``stay``, a task that has answered is told to end: others may wait for its slot.
         """
         assert len(work) == self._tasks
         self._rounds += 1
-        self._round = current = _Round(self._rounds, work, stay)
+        self._round = _Round(self._rounds, work, stay)
         for task in list(self._workers):
             self._give(task)
+
+    def gather(self) -> list[bytes]:
+        """Return the answers of the round that was given out, in the order of the tasks."""
+        current = self._round
+        assert current is not None
         while len(current.answers) < self._tasks:
             for key, _ in self._selector.select():
                 self._heed(key)

@@ -29,7 +29,7 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.inflow import open_inflow
 from riprap.runtime.offsets import Inflow, Offset, Piece, Planned
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
-from riprap.runtime.resident.rounds import compute
+from riprap.runtime.resident.rounds import Rounds
 from riprap.runtime.resident.task import Resident
 from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
@@ -79,6 +79,9 @@ class ResidentStage:
         self._tag = f"riprap-{secrets.token_hex(8)}"
         self._name = name
         self._coordinator = Coordinator(plan.tasks, self._token, host=host_of(session))
+        self._rounds = Rounds(self._coordinator, plan, stay=stays)
+        # How far the next batch goes that tasks are reading already, and its pieces.
+        self._ahead: tuple[Offset, list[Piece]] | None = None
         self._job: threading.Thread | None = None
         self._over = threading.Event()
         self._dismissed = False
@@ -148,11 +151,12 @@ class ResidentStage:
             self._runner.look()
             self._commit(inflow)
             began = time.monotonic()
-            limit = self._options.most_rows if self._size is None else self._size.rows
-            end, rows = inflow.latest(offset, limit), 0
+            limit, rows = self._limit, 0
+            ahead, self._ahead = self._ahead, None
+            end = inflow.latest(offset, limit) if ahead is None else ahead[0]
             if end != offset:
                 self.busy = True
-                rows = self._step(inflow, offset, end)
+                rows = self._step(inflow, offset, end, None if ahead is None else ahead[1])
                 self.busy = False
                 if self._size is not None:
                     self._size.learn(rows=rows, seconds=time.monotonic() - began)
@@ -169,19 +173,33 @@ class ResidentStage:
                 return
             self._runner.look()
 
-    def _step(self, inflow: Inflow, start: Offset, end: Offset) -> int:
-        """Take a batch from one offset to another; return how many rows it had."""
+    def _step(self, inflow: Inflow, start: Offset, end: Offset, ahead: Sequence[Piece] | None) -> int:
+        """Take a batch from one offset to another; tasks may have read ahead. Return how many rows it had."""
         batch, rows = self._runner.next, 0
 
         def answer() -> list[Answer]:
             nonlocal rows
-            answers = self._compute(batch, inflow.pieces(start, end))
+            answers = self._compute(batch, ahead or inflow.pieces(start, end))
             rows = sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
+            if not self._options.interval and 2 * rows > self._limit:
+                self._look_ahead(inflow, batch + 1, end)
             return answers
 
         self._runner.run(batch, Planned.of(self._plan, batch, end), answer)
         self._unhanded.append((batch, end))
         return rows
+
+    def _look_ahead(self, inflow: Inflow, batch: int, start: Offset) -> None:
+        """Have tasks read the batch after one that is still to be recorded: it is behind, and more is waiting."""
+        end = inflow.latest(start, self._limit)
+        if end != start:
+            self._ahead = end, inflow.pieces(start, end)
+            self._rounds.read_ahead(batch, self._ahead[1])
+
+    @property
+    def _limit(self) -> int:
+        """How many rows of each source, or channel, a batch is to have at most."""
+        return self._options.most_rows if self._size is None else self._size.rows
 
     def _commit(self, inflow: Inflow) -> None:
         """Let go of the input of batches that are handed over: before that, a power cut may still undo them."""
@@ -206,7 +224,7 @@ class ResidentStage:
             if self._job is None:
                 self._start_job(batch)
             try:
-                answers = compute(self._coordinator, self._plan, batch, pieces, stay=self._stays)
+                answers = self._rounds.compute(batch, pieces)
             except RunError as error:
                 # Spark counts the failures of a task over the life of its job. One that got somewhere is begun again;
                 # an error of the application's is of another kind.
@@ -221,6 +239,7 @@ class ResidentStage:
 
     def _start_job(self, batch: int) -> None:
         self._coordinator.open()
+        self._rounds.begin_again()
         self._dismissed = False
         self._first = batch
         self._job = threading.Thread(target=self._run_job, name=f"{self._name} job", daemon=True)

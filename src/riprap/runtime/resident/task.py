@@ -29,6 +29,7 @@ from riprap.runtime.resident.wire import Inbox, WireMessage
 from riprap.runtime.settings import load_setting
 from riprap.runtime.shares import SharedPage, leave_share, take_up
 from riprap.runtime.task import load_plan, run_task
+from riprap.stage.arrival import ReadRows
 
 # So often a task without work looks whether it still has a parent.
 _LOOK_SECONDS = 1.0
@@ -44,6 +45,7 @@ class Resident:
         self._setting = setting
         self._address = address
         self._token = token
+        self._ahead: tuple[int, Piece, dict[str, ReadRows]] | None = None
 
     def __call__(self, task: int, nothing: Iterable[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -74,14 +76,22 @@ class Resident:
         piece, batch = Piece.from_json(work["piece"]), work["batch"]
         named = f"{setting.start}.{piece.task}.{attempt}"
         began = time.perf_counter()
-        if work["step"] == "read":
+        if work["step"] == "share":
             parts = leave_share(plan, site, piece, batch=batch, attempt=named)
             reach("shared", batch, plan.name)
             return json.dumps({"parts": parts, "seconds": time.perf_counter() - began}).encode()
-        if work["parts"] is None:
-            rows = read_piece(plan, setting, piece)
-        else:
+        if work["step"] == "read":
+            self._ahead = batch, piece, read_piece(plan, setting, piece)
+            reach("read", batch, plan.name)
+            return json.dumps({"seconds": time.perf_counter() - began}).encode()
+        ahead, self._ahead = self._ahead, None
+        if work["parts"] is not None:
             rows = take_up(plan, site, piece, [SharedPage(*part) for part in work["parts"]])
+        elif ahead is not None and ahead[:2] == (batch, piece):
+            rows = ahead[2]
+        else:
+            # Nobody has, or another attempt, which is gone.
+            rows = read_piece(plan, setting, piece)
         answer = run_task(
             plan,
             site,
