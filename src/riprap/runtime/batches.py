@@ -25,7 +25,7 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import Planned
 from riprap.runtime.outflow import Outflow
-from riprap.runtime.retention import KEEP_RECORDS, Retention
+from riprap.runtime.retention import Retention, oldest_tables
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
@@ -184,7 +184,7 @@ class BatchRunner:
         published = [p.published for p in self._publishers.values()]
         published += [o.published for o in self._outlets.values()]
         waiting = min(published, default=record.batch) + 1
-        self._tables.forget(record.batch - KEEP_RECORDS)
+        self._tables.forget(oldest_tables(record.batch))
         if self._saver is not None:
             self._saver.take(record, answers, waiting)
         else:

@@ -1,4 +1,16 @@
-"""What is kept how long of an element's records and pages, once a batch is handed over."""
+"""What is kept how long, once a batch is on record and handed over.
+
+    records, pages of state     the newest KEEP_RECORDS; those from which input may have to be computed again; what a
+                                checkpoint still has to save
+    pages of results            until the sink or channel has them (`waiting`)
+    tables of lookups           those of the newest KEEP_RECORDS (`oldest_tables`)
+    rows of sources             until the batch is handed over: a power cut may undo a record until then. Where a policy
+                                computes input again after a loss, until the checkpoint has what came of it
+    segments of channels        until every reader has acknowledged them, which it does for the same two reasons
+
+Records and pages are let go of here; the others by those who own them, when told that a batch is handed over
+(`ResidentStage._commit`) or saved (`Checkpointer`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +22,11 @@ from riprap.state.ledger import BatchRecord, page_prefix
 
 # The record before the newest is what a repeated batch starts from; one more is there for people to look at.
 KEEP_RECORDS = 3
+
+
+def oldest_tables(newest: int) -> int:
+    """Return the batch before which tables of lookups may go, once a batch is handed over."""
+    return newest - KEEP_RECORDS
 
 
 class Retention:
