@@ -11,8 +11,8 @@ from tests.drawing.shapes import GRAPHS, Shape, bargain, edges_of, every_graph
 
 from riprap.apps.bargain import bargain as bargain_discovery
 from riprap.drawing import draw_svg
+from riprap.drawing.canvas import Wire, route
 from riprap.drawing.layout import crossings, lay_out
-from riprap.drawing.routing import Wire, route
 from riprap.drawing.scene import compose
 from riprap.graph import Application, Graph
 from riprap.graph.connectors import files, memory, parquet, rows

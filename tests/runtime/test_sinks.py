@@ -21,7 +21,7 @@ from riprap.graph.connectors import FileSink, SinkConnector
 from riprap.graph.operators import Sink
 from riprap.runtime import file_publisher
 from riprap.runtime.file_publisher import FilePublisher
-from riprap.runtime.results import ResultReader
+from riprap.runtime.outflow import ResultReader
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.san.nets import machines, queue, random_net
 
 from riprap.san import Activity, Case, Exponential, InputGate, Net, OutputGate, Place, join
-from riprap.san.shapes import forward, layers, shapes_of
+from riprap.san.picture import forward, layers, shapes_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +19,15 @@ from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from riprap.graph.graph import Graph
+
+
+import io
+import tempfile
 
 SUMMARY = "show an application's graph and what the compiler makes of it"
 EXAMPLES = """\
@@ -49,8 +59,6 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     layout = compile_graph(graph, buckets=arguments.buckets or max(8, 2 * tasks), tasks=tasks)
     spark = None
     if arguments.spark:
-        from riprap.cli.spark_plan import spark_plan
-
         with screen.waiting("Starting Spark"):
             spark = spark_plan(layout, master=arguments.master)
     if arguments.svg is not None:
@@ -172,3 +180,39 @@ def _passes(layout: Layout) -> Table:
         table.add_row("" if name == before else name, Text(text))
         before = name
     return table
+
+
+@contextlib.contextmanager
+def spark_session(master: str | None, log: Path, graph: Graph) -> Iterator[SparkSession]:
+    """Start a Spark session for an application, whose JVM writes to ``log``, and stop it in the end."""
+    from riprap.runtime.kafka import session_config
+    from riprap.runtime.session import make_session
+
+    session = make_session(master, session_config(graph), log)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def spark_plan(layout: Layout, *, master: str | None) -> str:
+    """Return, for every element, Spark's plans from parsed to physical, or that it has none. This starts a session."""
+    from riprap.runtime.ingest import answers_of
+
+    with tempfile.TemporaryDirectory(prefix="riprap-explain-") as name:
+        texts = []
+        with spark_session(master, Path(name) / "spark.log", layout.graph) as session:
+            for plan in layout.plans:
+                title = f"{plan.name}\n" if len(layout.plans) > 1 else ""
+                if not plan.ingests:
+                    texts.append(f"{title}A job of {plan.tasks} tasks that stay: Spark has nothing to plan.")
+                    continue
+                printed = io.StringIO()
+                # explain() is the one way that also plans a query which is not running, and it only prints. Nothing
+                # runs, so that the element's setting need not exist.
+                with contextlib.redirect_stdout(printed):
+                    answers_of(session, layout.graph, plan, Path(name) / "setting.json", 1).explain(
+                        extended=True
+                    )
+                texts.append(title + printed.getvalue().strip())
+        return "\n\n".join(texts)

@@ -18,7 +18,7 @@ from riprap.cli.applications import UsageError, load_from, positive, positive_nu
 from riprap.cli.model_compare import compare_with_campaign
 from riprap.cli.model_table import as_json, print_points
 from riprap.cli.quantities import list_of, read_rate, read_time
-from riprap.cli.run_folders import find_run
+from riprap.cli.run_folders import add_folder, find_run
 from riprap.cli.screen import Screen, shown
 
 if TYPE_CHECKING:
@@ -76,7 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="of the checkpoint restored (any up to --every; with --paper alone 1s)",
     )
-    faults = parser.add_argument_group("faults")
+    _add_faults(parser.add_argument_group("faults"))
+    _add_simulation(parser.add_argument_group("the simulation"))
+    _add_result(parser.add_argument_group("the result"))
+
+
+def _add_faults(faults: argparse._ArgumentGroup) -> None:
     faults.add_argument(
         "--fault-rate", type=list_of(read_rate), metavar="RATES", help="crashes of each operator (24h)"
     )
@@ -96,7 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="operators that fail together, as those of a host; or pe: those of each processing element",
     )
-    how = parser.add_argument_group("the simulation")
+
+
+def _add_simulation(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--exact",
         action="store_true",
@@ -111,28 +118,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--master", metavar="URL", help="have Spark run the replications there (default: threads here)"
     )
-    out = parser.add_argument_group("the result")
+
+
+def _add_result(out: argparse._ArgumentGroup) -> None:
     out.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures")
     out.add_argument(
         "--measured",
         metavar="RUN",
         help="draw the output of a run beside the predicted one: its folder, its application, or 'latest'",
     )
-    out.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders are (runs)"
-    )
+    add_folder(out, "--runs", "where run folders are")
     out.add_argument(
         "--compare",
         metavar="RUN",
         help="put predictions beside a campaign's measurements: its folder, its application, or 'latest'",
     )
-    out.add_argument(
-        "--campaigns",
-        type=Path,
-        default=Path("campaigns"),
-        metavar="DIR",
-        help="where campaigns are (campaigns)",
-    )
+    add_folder(out, "--campaigns", "where campaigns are")
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -18,7 +18,7 @@ import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, positive, positive_number, refuse_occupied
 from riprap.cli.made_feeds import add_measured, measured_application
-from riprap.cli.run_folders import find_run
+from riprap.cli.run_folders import add_folder, find_run
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
@@ -47,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=positive_number, metavar="N", help="stop it N seconds after its first batch"
     )
     group.add_argument("--run", metavar="RUN", help="a run's folder, an application or 'latest': run nothing")
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders are (runs)"
-    )
+    add_folder(group, "--runs", "where run folders are")
     group.add_argument(
         "--batch-rows",
         type=positive,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from riprap.cli.run_folders import find_run
+from riprap.cli.run_folders import add_folder, find_run
 from riprap.cli.screen import Screen, shown
 
 SUMMARY = "write the report of a fault-injection campaign"
@@ -24,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="a campaign's folder; or an application, or 'latest', for its newest campaign",
     )
-    parser.add_argument(
-        "--campaigns",
-        type=Path,
-        default=Path("campaigns"),
-        metavar="DIR",
-        help="where their folders are (campaigns)",
-    )
+    add_folder(parser, "--campaigns", "where their folders are")
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -15,6 +15,7 @@ from riprap.cli.applications import (
     positive,
     refuse_occupied,
 )
+from riprap.cli.run_folders import add_folder
 from riprap.cli.screen import Screen
 from riprap.compiler import compile_graph
 from riprap.durations import seconds
@@ -38,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_application(parser)
     add_output(parser)
-    group = parser.add_argument_group("how to run")
+    _add_running(parser.add_argument_group("how to run"))
+    _add_dying(parser.add_argument_group("when processes die"))
+
+
+def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
     group.add_argument(
         "--trigger", metavar="TIME", help="look for input every TIME (1s, 500ms), until Ctrl-C"
@@ -65,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="whether tasks stay from batch to batch (default: where Spark has slots for them)",
     )
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (runs)"
-    )
+    add_folder(group, "--runs", "where run folders go")
     group.add_argument("--folder", type=Path, metavar="RUN", help="take up the run in this folder")
     group.add_argument(
         "--store", metavar="URL", help="where checkpoints go: a folder or an URL (default: the run's folder)"
@@ -90,7 +93,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a setting of Spark, such as spark.driver.memory=4g; may be given several times",
     )
     group.add_argument("--fresh", action="store_true", help="with --folder: let all state go")
-    group = parser.add_argument_group("when processes die")
+
+
+def _add_dying(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--standby",
         action="append",

@@ -15,9 +15,13 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", metavar="RUN", help="a run's folder; or an application, or 'latest', for its newest run"
     )
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders are (runs)"
-    )
+    add_folder(parser, "--runs", "where run folders are")
+
+
+def add_folder(parser: argparse._ActionsContainer, option: str, help: str) -> None:
+    """Add the option that says where folders of some kind are: by default in one that is called as the option is."""
+    folder = option.removeprefix("--")
+    parser.add_argument(option, type=Path, default=Path(folder), metavar="DIR", help=f"{help} ({folder})")
 
 
 def find_run(

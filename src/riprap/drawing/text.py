@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from riprap.drawing.canvas import Canvas
+from riprap.drawing.canvas import Canvas, Leg, Wire, route
 from riprap.drawing.labels import feedbacks, shorten, shorten_name, streams_label, window_label
 from riprap.drawing.layout import Arrangement, Slot, lay_out
-from riprap.drawing.routing import Wire, route
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Operator
 
@@ -194,10 +193,6 @@ def _channel(
     }
     room = 2 + max(map(len, labels.values())) if right and any(labels.values()) else 0
     end = begin + max(style.lead + tracks + room, 1 if right else 0)  # the cell of the arrowheads
-
-    def along(track: int | None, side: int) -> int:
-        return side if track is None else begin + style.lead + track
-
     for slot in layer:
         if layout.after[slot] and not slot.passing:
             _draw_exit(canvas, boxes[slot.name], across[slot], start, begin, right)
@@ -205,26 +200,40 @@ def _channel(
         if wire.straight:
             canvas.line(wire.stream, *_cells(right, (begin, wire.leaves), (end + 1, wire.leaves)))
     for leg in legs:
-        wire, turn = leg.wire, along(leg.track, begin)
-        first = along(leg.begins, begin - 1)
-        canvas.line(wire.stream, *_cells(right, (first, wire.leaves), (turn, wire.leaves)))
-        for at in wire.arrives:
-            canvas.line(wire.stream, *_cells(right, (turn, wire.leaves), (turn, at)))
-            canvas.line(wire.stream, *_cells(right, (turn, at), (along(leg.ends, end + 1), at)))
+        _draw_leg(canvas, leg, begin, end, style)
     for (slot, reader), label in labels.items():
         x, y = _cell(right, (end, arrival(slot, reader)))
         canvas.write(x, y, "►" if right else "▼")
         if label and right:
             canvas.write(x - len(label) - 2, y, f" {label} ")
         elif label:
-            # Over the box, on the side where there is more room before the next arrow.
-            first = across[reader] - boxes[reader.name].width // 2
             taken = [arrival(other, reader) for other in layout.before[reader]]
-            before = x - max([first, *(at + 2 for at in taken if at < x)]) - 1
-            behind = min([first + boxes[reader.name].width, *(at - 1 for at in taken if at > x)]) - x - 2
-            word = shorten(label, max(before, behind))
-            canvas.write(x + 2 if behind >= before else x - 1 - len(word), y, word)
+            width = boxes[reader.name].width
+            _write_over_box(canvas, label, x, y, across[reader] - width // 2, width, taken)
     return end + 1
+
+
+def _draw_leg(canvas: Canvas, leg: Leg, begin: int, end: int, style: _Style) -> None:
+    """Draw a way through a channel that turns on a track."""
+
+    def along(track: int | None, side: int) -> int:
+        return side if track is None else begin + style.lead + track
+
+    wire, turn, right = leg.wire, along(leg.track, begin), style.rightward
+    canvas.line(wire.stream, *_cells(right, (along(leg.begins, begin - 1), wire.leaves), (turn, wire.leaves)))
+    for at in wire.arrives:
+        canvas.line(wire.stream, *_cells(right, (turn, wire.leaves), (turn, at)))
+        canvas.line(wire.stream, *_cells(right, (turn, at), (along(leg.ends, end + 1), at)))
+
+
+def _write_over_box(
+    canvas: Canvas, label: str, x: int, y: int, first: int, width: int, taken: list[int]
+) -> None:
+    """Write what an arrow brings over its box, on the side where there is more room before the next arrow."""
+    before = x - max([first, *(at + 2 for at in taken if at < x)]) - 1
+    behind = min([first + width, *(at - 1 for at in taken if at > x)]) - x - 2
+    word = shorten(label, max(before, behind))
+    canvas.write(x + 2 if behind >= before else x - 1 - len(word), y, word)
 
 
 def _draw_exit(canvas: Canvas, box: _Box, across: int, start: int, begin: int, right: bool) -> None:

@@ -155,6 +155,9 @@ class Campaign:
                 "with interleave=, at least 1, key= must name columns that tell tuples of the output apart: their "
                 "place is not the same in every run"
             )
+        self._check_crashes()
+
+    def _check_crashes(self) -> None:
         crashes = [name for name, model in self.models.items() if isinstance(model, Crash)]
         if crashes and self.stretch != "source":
             raise GraphError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -205,18 +206,14 @@ def _evaluate(
     runs: Mapping[int, GoldenScored],
 ) -> Criticality:
     cells: dict[tuple[int, Outage], list[tuple[int, Scored]]] = {}
-    unknown = 0
-    for offset in campaign.offsets:
-        for outage in campaign.outages:
-            seeded = []
-            for repetition in range(campaign.repetitions):
-                trial = by_id.get(f"{place_id(model, targets, offset)}/{outage}/{repetition}")
-                seed = repetition if campaign.interleave is not None else 0
-                if trial is None or trial.error or seed not in runs:
-                    unknown += 1
-                else:
-                    seeded.append((seed, trial))
-            cells[offset, outage] = seeded
+    for offset, outage in product(campaign.offsets, campaign.outages):
+        cells[offset, outage] = trials = []
+        for repetition in range(campaign.repetitions):
+            trial = by_id.get(f"{place_id(model, targets, offset)}/{outage}/{repetition}")
+            seed = repetition if campaign.interleave is not None else 0
+            if trial is not None and not trial.error and seed in runs:
+                trials.append((seed, trial))
+    wanted = len(cells) * campaign.repetitions
     places = [place_id(model, targets, offset) for offset in campaign.offsets]
     reference = [
         np.array([run.affected[place] for run in runs.values() if place in run.affected]) for place in places
@@ -256,7 +253,7 @@ def _evaluate(
         spans=tuple(spans),
         by_outage=tuple(_at_outage(campaign, outage, cells, runs) for outage in campaign.outages),
         notices=sensitive,
-        unknown=unknown,
+        unknown=wanted - sum(map(len, cells.values())),
         varies=campaign.repetitions < 2 or any(len(c) > 1 and np.ptp(c) > 0 for row in each for c in row),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from riprap.compiler import Plan, describe_state
 from riprap.feeds.fetch_stop import FetchStop
@@ -28,37 +28,10 @@ from riprap.runtime.resident.stage import ResidentStage
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import recorded
+from riprap.runtime.stage import Stage
 
 if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
-
-
-class Stage(Protocol):
-    """What computes an element's batches, one after the other."""
-
-    @property
-    def active(self) -> bool:
-        """Whether batches go on."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a batch is under way."""
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What went wrong, if anything did."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """End between two batches."""
-
-    def cut_off(self) -> None:
-        """End in the middle of what there is, as a crash would."""
-
-    def await_end(self, seconds: float) -> None:
-        """Wait a while for the batches to end."""
 
 
 class Element:

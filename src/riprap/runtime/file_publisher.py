@@ -13,8 +13,8 @@ from riprap.adapters.retrying import Tell
 from riprap.adapters.table_files import read_table, write_table
 from riprap.errors import RunError
 from riprap.graph.connectors import FileSink
+from riprap.runtime.outflow import ResultReader
 from riprap.runtime.output_lease import OutputLease
-from riprap.runtime.results import ResultReader
 from riprap.state.ledger import Output
 from riprap.state.saving import put_in_place
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from riprap.channels import ChannelWriter
-from riprap.channels.tags import tag_columns, tag_fields
+from riprap.channels.tags import is_tag, tag_columns, tag_fields
 from riprap.compiler import ChannelPlan
-from riprap.graph.operators import Outlet
+from riprap.graph.operators import Outlet, Sink
 from riprap.runtime.inlets import holds_end
-from riprap.runtime.results import in_order
-from riprap.state.ledger import BatchRecord
+from riprap.state.ledger import BatchRecord, Output
 from riprap.state.pages import PageStore
 
 
@@ -94,3 +94,25 @@ class Outflow:
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     whole = table.combine_chunks().to_batches()
     return whole[0] if whole else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+class ResultReader:
+    """Reads what the tasks of a batch left for a sink, in tuple order whatever the buckets."""
+
+    def __init__(self, sink: Sink, results: PageStore) -> None:
+        self.schema = sink.schema
+        self._results = results
+
+    def read(self, outputs: Sequence[Output]) -> pa.Table:
+        """Return a batch's rows in the order of the tuples they derive from."""
+        pages = [self._results.read(o.page) for o in outputs if o.rows]
+        if not pages:
+            return self.schema.empty_table()
+        table = pa.Table.from_batches([p.replace_schema_metadata(None) for p in pages])
+        return (in_order(table) if len(pages) > 1 else table).select(self.schema.names)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Sort rows by their tags."""
+    tags = [table.column(n).to_numpy() for n in table.column_names if is_tag(n)]
+    return table.take(pa.array(np.lexsort(tags[::-1])))

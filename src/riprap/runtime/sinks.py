@@ -20,7 +20,7 @@ from riprap.graph.operators import Sink
 from riprap.operators.user_code import FAILURES, describe
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.kafka import KafkaTarget
-from riprap.runtime.results import ResultReader
+from riprap.runtime.outflow import ResultReader
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
 

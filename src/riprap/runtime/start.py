@@ -45,16 +45,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
     # First, so that it is there once Spark is.
     hire_early(graph)
     compiling = Precompilation()
-    session = (
-        check_session(given)
-        if given is not None
-        else make_session(
-            options.master,
-            session_config(graph, options.config or {}),
-            log,
-            elements=len(layout_of(graph).plans),
-        )
-    )
+    session = check_session(given) if given is not None else _own_session(graph, options, log)
     try:
         check_connector(session, graph)
         folder, resume = earlier or open_folder(graph, options)
@@ -85,12 +76,7 @@ def run(graph: Graph, options: RunOptions) -> Run:
             if options.resident is None:
                 share.tell(folder.event, tasks)
             launch = Launch(
-                graph=graph,
-                session=session,
-                folder=folder,
-                resume=resume,
-                options=options,
-                stays=share.stays,
+                graph=graph, session=session, folder=folder, resume=resume, options=options, stays=share.stays
             )
             crew = Crew(launch, layout.plans, housing)
             crew.begin(names := [plan.name for plan in layout.plans], resume=names if resume else ())
@@ -100,20 +86,18 @@ def run(graph: Graph, options: RunOptions) -> Run:
             if not resume:
                 folder.be_latest()
         return Run(
-            layout=layout,
-            crew=crew,
-            session=session,
-            owns_session=given is None,
-            folder=folder,
-            lease=lease,
-            housing=housing,
-            share=share,
-            clock=options.clock,
-        )
+            layout=layout, crew=crew, session=session, owns_session=given is None, folder=folder, lease=lease,
+            housing=housing, share=share, clock=options.clock,
+        )  # fmt: skip
     except BaseException:
         if given is None:
             session.stop()
         raise
+
+
+def _own_session(graph: Graph, options: RunOptions, log: Path) -> SparkSession:
+    config = session_config(graph, options.config or {})
+    return make_session(options.master, config, log, elements=len(layout_of(graph).plans))
 
 
 @contextlib.contextmanager

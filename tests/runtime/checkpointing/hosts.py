@@ -21,10 +21,11 @@ from riprap.graph.operators import Sink, Source
 from riprap.runtime.agent.handle import what_came
 from riprap.runtime.checkpointing import durable as durables
 from riprap.runtime.checkpointing import recovery
-from riprap.runtime.checkpointing.checkpointer import Checkpointer, FreshPage
+from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.checkpointing.recovery import Recovery
+from riprap.runtime.checkpointing.schedule import FreshPage
 from riprap.runtime.retention import Retention
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.versions import Versions

@@ -18,8 +18,8 @@ import psutil
 from riprap.errors import FormatError, RiprapError
 from riprap.runtime.agent import FORMAT
 from riprap.runtime.agent.element import KeptElement
-from riprap.runtime.checkpointing.checkpointer import FreshPage, Status
 from riprap.runtime.checkpointing.protection import ElementProtection
+from riprap.runtime.checkpointing.schedule import FreshPage, Status
 from riprap.runtime.link import Link, Message
 from riprap.state.checkpoints.increments import load_compiled
 from riprap.state.leases import sweep

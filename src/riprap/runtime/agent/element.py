@@ -10,8 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from riprap.runtime.agent.lock import hold
-from riprap.runtime.checkpointing.checkpointer import Checkpointer, FreshPage, Status
+from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.protection import ElementProtection
+from riprap.runtime.checkpointing.schedule import FreshPage, Status
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Link
 from riprap.runtime.retention import Retention

@@ -14,9 +14,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,13 +24,12 @@ from riprap.adapters.retrying import Tell
 from riprap.channels import ChannelReader
 from riprap.errors import CorruptValueError, MissingPageError
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected, Range
-from riprap.runtime.checkpointing.schedule import Schedule
+from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Waiting
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
 from riprap.state.checkpoints.index import Came, Index
 from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import newest_pace
-from riprap.state.checkpoints.versions import Versions
 from riprap.state.ledger import BatchRecord
 from riprap.state.windows import restrict
 
@@ -39,78 +38,6 @@ _LOOK_SECONDS = 0.5
 # Pages that wait are put together once there are so many of a slot, and let go at such a share of the page limit.
 _MANY_WAIT = 64
 _SHARE = 8
-
-
-class FreshPage(NamedTuple):
-    """A page of what came in with a batch, in a slot and a range of buckets."""
-
-    slot: str
-    buckets: Range
-    page: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A page that is not saved yet: what came in with a batch, or several, in a slot and a range of buckets."""
-
-    slot: str
-    buckets: Range
-    page: str
-    since: float
-    until: float
-    came: Came | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none, and ``batch`` the last
-    batch in it; ``total``, ``taken`` and ``cpu`` count since the element was started. The last is the processor time of
-    the thread, for all its operators."""
-
-    version: int = 0
-    batch: int = -1
-    time: float | None = None
-    size: int = 0
-    written: int = 0
-    seconds: float = 0.0
-    missed: int = 0
-    failed: int = 0
-    total: int = 0
-    taken: int = 0
-    cpu: float = 0.0
-
-
-@dataclass(slots=True)
-class _Operator:
-    """What is known of a protected operator: pages that wait, and the durable state they come on top of.
-
-    ``whole`` is the record whose whole state is to be saved next, because the one before cannot be added to;
-    ``saving`` is such a record while it is being saved. ``newest`` is the last one there is.
-    """
-
-    protected: Protected
-    versions: Versions
-    waiting: list[Waiting] = field(default_factory=list)
-    slots: dict[tuple[str, Range], SlotState] = field(default_factory=dict)
-    whole: BatchRecord | None = None
-    saving: BatchRecord | None = None
-    next: int | None = None
-    making: str | None = None
-    entered: int = 0
-    since: float = 0.0
-    until: float = 0.0
-    newest: BatchRecord | None = None
-    saved_batch: int = -1
-    trouble: str = ""
-    status: Status = Status()
-
-    @property
-    def name(self) -> str:
-        return self.protected.name
-
-    @property
-    def batch(self) -> int:
-        return self.newest.batch if self.newest is not None else -1
 
 
 class Checkpointer:
@@ -155,9 +82,9 @@ class Checkpointer:
 
     def _track(
         self, operator: Protected, newest: BatchRecord | None, before: Status, now: float
-    ) -> _Operator:
+    ) -> PendingOperator:
         versions = self._protection.durable.versions(self._store, operator.name)
-        tracked = _Operator(operator, versions, since=now, until=now, status=before)
+        tracked = PendingOperator(operator, versions, since=now, until=now, status=before)
         if newest is not None and newest.batch >= 0:
             # What came in before is in the state, and nobody can tell it apart any more.
             tracked.whole = tracked.newest = newest
@@ -234,7 +161,7 @@ class Checkpointer:
                 self._say("checkpoint late", operator=name, missed=missed)
             self._changed()
 
-    def _save(self, tracked: _Operator) -> None:
+    def _save(self, tracked: PendingOperator) -> None:
         with self._lock:
             taken, whole, batch = list(tracked.waiting), tracked.whole, tracked.batch
             entered, since, until = tracked.entered, tracked.since, tracked.until
@@ -295,7 +222,7 @@ class Checkpointer:
         """The oldest batch after which input may have to be computed again; None if none ever has."""
         return self._oldest if self._protection.replays else None
 
-    def _let_go_upstream(self, tracked: _Operator) -> None:
+    def _let_go_upstream(self, tracked: PendingOperator) -> None:
         """Let channels go of what the oldest version that stays has in it."""
         oldest = min(tracked.versions.manifest(number).batch for number in tracked.versions.numbers())
         done = self._site.ledger.get(oldest).sources
@@ -306,7 +233,7 @@ class Checkpointer:
         self._oldest = oldest
 
     def _advance(
-        self, tracked: _Operator, taken: Sequence[Waiting], whole: BatchRecord | None
+        self, tracked: PendingOperator, taken: Sequence[Waiting], whole: BatchRecord | None
     ) -> tuple[dict[tuple[str, Range], SlotState], dict[str, dict[str, pa.Buffer]]]:
         """Return the durable state of every slot and range of buckets, and the values it takes to store it."""
         fresh: dict[tuple[str, Range], list[Fresh]] = {}
@@ -332,7 +259,7 @@ class Checkpointer:
             values.setdefault(place[0], {}).update(fresh_values)
         return slots, values
 
-    def _all_of(self, tracked: _Operator, record: BatchRecord) -> dict[tuple[str, Range], list[Fresh]]:
+    def _all_of(self, tracked: PendingOperator, record: BatchRecord) -> dict[tuple[str, Range], list[Fresh]]:
         """Return the whole state of an operator, as the tasks have it.
 
         How fast it was filled is known from the version before: what will be lost next must push as much out.
@@ -357,7 +284,7 @@ class Checkpointer:
                 fresh[slot, span] = pages
         return fresh
 
-    def _failed(self, tracked: _Operator, error: Exception) -> None:
+    def _failed(self, tracked: PendingOperator, error: Exception) -> None:
         """Say that a checkpoint could not be saved; if pages pile up, or the store is damaged, start over."""
         with self._lock:
             tracked.status = replace(tracked.status, failed=tracked.status.failed + 1)
@@ -371,15 +298,15 @@ class Checkpointer:
         with contextlib.suppress(OSError):
             self._tell(kind, **details)
 
-    def _piled(self, tracked: _Operator) -> bool:
+    def _piled(self, tracked: PendingOperator) -> bool:
         piled = sum(self._site.page_size(w.page) for w in tracked.waiting)
         return piled > self._site.pages.limit // _SHARE
 
-    def _start_over(self, tracked: _Operator) -> None:
+    def _start_over(self, tracked: PendingOperator) -> None:
         tracked.waiting, tracked.slots, tracked.saving = [], {}, None
         tracked.whole = tracked.newest
 
-    def _make_room(self, tracked: _Operator) -> None:
+    def _make_room(self, tracked: PendingOperator) -> None:
         """See to it that pages that wait do not become too many, nor too large: an operator may be due once an hour."""
         try:
             with self._lock:
@@ -392,7 +319,7 @@ class Checkpointer:
                 tracked.trouble = str(error)
                 self._say("warning", what=f"checkpoints of '{tracked.name}'", message=str(error))
 
-    def _put_together(self, tracked: _Operator) -> None:
+    def _put_together(self, tracked: PendingOperator) -> None:
         """Make one page of the oldest that wait, where there are many."""
         with self._lock:
             counts = Counter((w.slot, w.buckets) for w in tracked.waiting)
@@ -411,7 +338,7 @@ class Checkpointer:
         finally:
             tracked.making = None
 
-    def _take_for(self, tracked: _Operator, old: Sequence[Waiting], merged: Waiting) -> None:
+    def _take_for(self, tracked: PendingOperator, old: Sequence[Waiting], merged: Waiting) -> None:
         gone = set(map(id, old))
         with self._lock:
             first = next((n for n, w in enumerate(tracked.waiting) if id(w) in gone), None)

@@ -107,39 +107,15 @@ class Recovery:
         """Look for the version an operator comes back from, and say what became of its state."""
         node = self.plan.graph[operator]
         if operator not in self.plan.protected or wish == FRESH:
-            why = (
-                "as asked for"
-                if wish == FRESH
-                else "it has no protect= policy"
+            policy = (
+                "it has no protect= policy"
                 if node.protect is None
                 else "its protect= policy does not save it"
             )
+            why = "as asked for" if wish == FRESH else policy
             self.tell("state lost", operator=operator, message=f"'{operator}' starts afresh: {why}")
             return None
-
-        def warn(text: str) -> None:
-            self.tell("warning", what=f"checkpoint of '{operator}'", message=text)
-
-        def refuse(text: str) -> None:
-            self.tell("seal refused", operator=operator, message=f"checkpoint of '{operator}': {text}")
-
-        lost_until = self.clock() if self.plan.restart == "live" else record.time
-        restored = (
-            None
-            if store is None
-            else restore(
-                self.durable.versions(store, operator),
-                layout=self.layouts[operator],
-                lost_until=None if self.plan.replays else lost_until,
-                slides={f"{operator}/{slot}" for slot in node.slides},
-                sealed=node.holds_objects,
-                # Of an object there is no part: the one before it is better than none.
-                whole=node.replays or node.holds_objects,
-                version=wish if isinstance(wish, int) else None,
-                warn=warn,
-                refuse=refuse,
-            )
-        )
+        restored = self._restore(operator, record, wish, store) if store is not None else None
         if restored is None and not gone:
             raise RunError(
                 f"'{operator}' is to be restored from version {wish}, which cannot be used; its state is as it was. "
@@ -165,6 +141,29 @@ class Recovery:
             damaged=restored.damaged,
         )
         return restored
+
+    def _restore(self, operator: str, record: BatchRecord, wish: Any, store: Store) -> Restored | None:
+        node = self.plan.graph[operator]
+
+        def warn(text: str) -> None:
+            self.tell("warning", what=f"checkpoint of '{operator}'", message=text)
+
+        def refuse(text: str) -> None:
+            self.tell("seal refused", operator=operator, message=f"checkpoint of '{operator}': {text}")
+
+        lost_until = self.clock() if self.plan.restart == "live" else record.time
+        return restore(
+            self.durable.versions(store, operator),
+            layout=self.layouts[operator],
+            lost_until=None if self.plan.replays else lost_until,
+            slides={f"{operator}/{slot}" for slot in node.slides},
+            sealed=node.holds_objects,
+            # Of an object there is no part: the one before it is better than none.
+            whole=node.replays or node.holds_objects,
+            version=wish if isinstance(wish, int) else None,
+            warn=warn,
+            refuse=refuse,
+        )
 
     def _put(
         self, operator: str, restored: Restored | None, record: BatchRecord

@@ -1,9 +1,89 @@
-"""When each protected operator is due: a queue by time, in which every operator has its own period."""
+"""When each protected operator is due, what of it waits to be saved, and how its checkpoints stand."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from riprap.runtime.checkpointing.protection import Protected, Range
+from riprap.state.checkpoints.increments import SlotState
+from riprap.state.checkpoints.index import Came
+from riprap.state.checkpoints.versions import Versions
+from riprap.state.ledger import BatchRecord
+
+
+class FreshPage(NamedTuple):
+    """A page of what came in with a batch, in a slot and a range of buckets."""
+
+    slot: str
+    buckets: Range
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A page that is not saved yet: what came in with a batch, or several, in a slot and a range of buckets."""
+
+    slot: str
+    buckets: Range
+    page: str
+    since: float
+    until: float
+    came: Came | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How an operator's checkpoints stand. ``time`` is the newest one's, None if there is none, and ``batch`` the last
+    batch in it; ``total``, ``taken`` and ``cpu`` count since the element was started. The last is the processor time of
+    the thread, for all its operators."""
+
+    version: int = 0
+    batch: int = -1
+    time: float | None = None
+    size: int = 0
+    written: int = 0
+    seconds: float = 0.0
+    missed: int = 0
+    failed: int = 0
+    total: int = 0
+    taken: int = 0
+    cpu: float = 0.0
+
+
+@dataclass(slots=True)
+class PendingOperator:
+    """What is known of a protected operator: pages that wait, and the durable state they come on top of.
+
+    ``whole`` is the record whose whole state is to be saved next, because the one before cannot be added to;
+    ``saving`` is such a record while it is being saved. ``newest`` is the last one there is.
+    """
+
+    protected: Protected
+    versions: Versions
+    waiting: list[Waiting] = field(default_factory=list)
+    slots: dict[tuple[str, Range], SlotState] = field(default_factory=dict)
+    whole: BatchRecord | None = None
+    saving: BatchRecord | None = None
+    next: int | None = None
+    making: str | None = None
+    entered: int = 0
+    since: float = 0.0
+    until: float = 0.0
+    newest: BatchRecord | None = None
+    saved_batch: int = -1
+    trouble: str = ""
+    status: Status = Status()
+
+    @property
+    def name(self) -> str:
+        return self.protected.name
+
+    @property
+    def batch(self) -> int:
+        return self.newest.batch if self.newest is not None else -1
 
 
 class Schedule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ from riprap.graph.options import RunOptions
 from riprap.runtime.changes import accept_changes
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.meter import Progress
+from riprap.runtime.meter import Progress, rate_of
 from riprap.runtime.run import close_books
 from riprap.runtime.session import check_master
 from riprap.runtime.site import Housing, left_behind, take_hold
@@ -26,7 +26,6 @@ from riprap.runtime.start import calling_off, open_folder, settle
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
-from riprap.runtime.supervision.progress import MetricsTail
 from riprap.runtime.supervision.requests import forget_stop
 from riprap.runtime.supervision.roster import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
@@ -144,7 +143,7 @@ class Supervised:
     @property
     def has_spare(self) -> bool:
         """Whether a spare process is warm, and would take the place of one that dies."""
-        return self._supervisor.has_spare
+        return self._supervisor.drivers.has_spare
 
     def recoveries(self) -> list[Recovered]:
         """Return what has failed and is back, oldest first."""
@@ -265,3 +264,36 @@ def _can_travel(operator: Any) -> bool:
     except Exception:
         return False
     return True
+
+
+_REMEMBERED = 10
+
+
+class MetricsTail:
+    """Follows the metrics of a run from where they end now. A line has the totals of its element so far."""
+
+    def __init__(self, folder: RunFolder, elements: Collection[str], sinks: Iterable[str]) -> None:
+        self._following = folder.follow_metrics()
+        self._newest = folder.last_metrics(elements)
+        self._recent: dict[str, list[dict[str, Any]]] = {}
+        self._sinks = tuple(sinks)
+
+    def progress(self, seconds: float) -> Progress:
+        """Read what is new, and sum up the run so far, ``seconds`` after it began."""
+        for line in self._following.new():
+            element = line["element"]
+            self._newest[element] = line
+            self._recent[element] = [*self._recent.get(element, []), line][-_REMEMBERED:]
+        totals = [line["total"] for line in self._newest.values() if "total" in line]
+        newest = [lines[-1] for lines in self._recent.values()]
+        return Progress(
+            batches=max((line["batch"] + 1 for line in self._newest.values()), default=0),
+            tuples_in=sum(total["in"] for total in totals),
+            tuples_out={sink: sum(total["out"].get(sink, 0) for total in totals) for sink in self._sinks},
+            seconds=seconds,
+            tuples_per_second=sum(rate_of(lines) for lines in self._recent.values()),
+            latency=max((float(line["latency"]["oldest"]) for line in newest), default=0.0),
+            state_bytes=int(
+                sum(o.get("state_bytes", 0) for line in newest for o in line["operators"].values())
+            ),
+        )

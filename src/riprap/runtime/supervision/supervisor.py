@@ -17,7 +17,6 @@ from riprap.graph.graph import Graph
 from riprap.runtime.changes import Changes
 from riprap.runtime.failures import named_error
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.jvm_output import LOG
 from riprap.runtime.link import Message
 from riprap.runtime.run import Close
 from riprap.runtime.site import Housing
@@ -37,15 +36,11 @@ from riprap.runtime.supervision.decisions import (
     Stuck,
     decide,
 )
-from riprap.runtime.supervision.journal import Recovered, note_decision, note_recovered
+from riprap.runtime.supervision.drivers import TICK_SECONDS, Drivers
+from riprap.runtime.supervision.journal import note_decision, note_recovered
 from riprap.runtime.supervision.process import DriverProcess
 from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
 from riprap.runtime.supervision.roster import Conditions, ElementState, ProcessState, ReturningElement
-
-_TICK_SECONDS = 0.05
-# An orderly end takes as long as a batch; one that hangs is cut off.
-_HALT_SECONDS = 30.0
-_MOST_SPARES_LOST = 3
 
 
 class Supervisor:
@@ -74,8 +69,7 @@ class Supervisor:
         self._history = history
         self._clock = conditions.options.clock
         self._buckets = 0
-        self._spare: DriverProcess | None = None
-        self._spares_lost = 0
+        self.drivers = Drivers(conditions, folder)
         self._wants_stop: Stop | None = None
         self._wants_halt = False
         self.ready = threading.Event()
@@ -107,7 +101,7 @@ class Supervisor:
         """Supervise, until there is nothing left to supervise."""
         try:
             for process in self._processes.values():
-                process.driver = self._spawn(process.master)
+                process.driver = self.drivers.spawn(process.master)
             while not self._over():
                 self._listen()
                 self._look()
@@ -119,7 +113,7 @@ class Supervisor:
         except BaseException as error:
             self.error = self.error or error
         finally:
-            self._end_all()
+            self.drivers.end(p.driver for p in self._processes.values() if p.driver is not None)
             self.ready.set()
             self.up.set()
 
@@ -127,7 +121,7 @@ class Supervisor:
 
     def _listen(self) -> None:
         drivers = self._drivers()
-        readable, _, _ = select.select([d.link.incoming for d in drivers], [], [], _TICK_SECONDS)
+        readable, _, _ = select.select([d.link.incoming for d in drivers], [], [], TICK_SECONDS)
         for driver in drivers:
             if driver.link.incoming in readable and driver in self._drivers():
                 messages = driver.receive()
@@ -140,7 +134,7 @@ class Supervisor:
 
     def _drivers(self) -> list[DriverProcess]:
         drivers = [p.driver for p in self._processes.values() if p.driver is not None]
-        return [*drivers, self._spare] if self._spare is not None else drivers
+        return [*drivers, self.drivers.spare] if self.drivers.spare is not None else drivers
 
     def _owner(self, driver: DriverProcess) -> tuple[str, ProcessState] | None:
         return next(((n, p) for n, p in self._processes.items() if p.driver is driver), None)
@@ -149,10 +143,7 @@ class Supervisor:
         owner = self._owner(driver)
         code = driver.end(1.0)
         if owner is None:
-            self._spare = None
-            self._spares_lost += 1
-            if self._spares_lost == _MOST_SPARES_LOST:
-                self._folder.event("warning", message="spare driver processes do not last: there is none now")
+            self.drivers.lose_spare()
             return
         name, process = owner
         process.driver = None
@@ -174,9 +165,9 @@ class Supervisor:
                 )
             case {"say": "beat", "elements": elements}:
                 for name, (batch, busy) in elements.items():
-                    self._beat(self._element(name), batch, busy)
+                    self._element(name).beat(batch, busy)
             case {"say": "started", "element": name} if owner is not None:
-                self._started(owner[1], self._element(name), message)
+                owner[1].started(name, message["batch"], message["restore"], message["lost"])
             case {"say": "caught up", "element": name}:
                 self._caught_up(name, self._element(name))
             case {"say": "ended", "element": name}:
@@ -187,44 +178,10 @@ class Supervisor:
     def _element(self, name: str) -> ElementState:
         return next(p.elements[name] for p in self._processes.values() if name in p.elements)
 
-    def _beat(self, element: ElementState, batch: int, busy: bool) -> None:
-        if batch != element.batch or not busy:
-            element.moved = time.monotonic()
-        if batch != element.batch:
-            element.fresh = False
-        element.batch, element.busy = batch, busy
-
-    def _started(self, process: ProcessState, element: ElementState, message: Message) -> None:
-        now = time.monotonic()
-        # They are started one after the other: the next has its time from now on.
-        for other in process.elements.values():
-            other.moved = now if other.phase == "starting" else other.moved
-        element.phase, element.ran, element.fresh = "running", True, True
-        element.batch, element.busy, element.moved = message["batch"], False, now
-        if element.recovery is not None:
-            element.recovery.started = now
-            element.recovery.restore = message["restore"]
-            element.recovery.lost += message["lost"]
-
     def _caught_up(self, name: str, element: ElementState) -> None:
-        recovery = element.recovery
-        if recovery is None:
-            return
-        element.recovery = None
-        note_recovered(
-            self._folder,
-            Recovered(
-                element=name,
-                process=element.process,
-                failure=recovery.failure,
-                detect=recovery.detect,
-                restart=max(0.0, recovery.started - recovery.restore - recovery.noticed),
-                restore=recovery.restore,
-                catch_up=time.monotonic() - recovery.started,
-                lost=recovery.lost,
-                spare=recovery.spare,
-            ),
-        )
+        if element.recovery is not None:
+            note_recovered(self._folder, element.recovery.recovered(name, element.process))
+            element.recovery = None
 
     def _failed(self, process: str, name: str, message: Message, detect: float) -> None:
         about = {"time": self._clock(), "process": process, "element": name, "batch": message["batch"]}
@@ -249,21 +206,12 @@ class Supervisor:
             if now - since > limit:
                 self._decide(Silent(time=self._clock(), process=name, seconds=now - since), now - since)
                 continue
-            for element_name, element in process.elements.items():
-                quiet = now - element.moved
-                # The first batch loads classes and compiles kernels, which is a part of starting.
-                limit = max(self._patience.stuck, self._patience.starting if element.fresh else 0.0)
-                under_way = element.phase == "starting" or (element.phase == "running" and element.busy)
-                if under_way and quiet > limit:
+            for element, state in process.elements.items():
+                quiet = now - state.moved
+                if quiet > state.patience(self._patience):
+                    at, batch = self._clock(), state.batch
                     self._decide(
-                        Stuck(
-                            time=self._clock(),
-                            process=name,
-                            element=element_name,
-                            batch=element.batch,
-                            seconds=quiet,
-                        ),
-                        quiet,
+                        Stuck(time=at, process=name, element=element, batch=batch, seconds=quiet), quiet
                     )
                     break
 
@@ -319,16 +267,16 @@ class Supervisor:
                 self._folder.be_latest()
             self.was_up = True
             self.up.set()
-        self._keep_spare()
+        elements = [e for p in self._processes.values() for e in p.elements.values()]
+        calm = all(e.phase in ("running", "ended") and e.recovery is None for e in elements)
+        if calm and self.up.is_set() and self._wants_stop is None:
+            self.drivers.keep_spare()
 
     def _replace(self, process: ProcessState) -> None:
-        spare = self._spare if process.master == self._options.master else None
-        if spare is not None:
-            self._spare = None
-        process.driver = spare if spare is not None else self._spawn(process.master)
+        process.driver, spare = self.drivers.replacement(process.master)
         for element in process.open.values():
             if element.recovery is not None:
-                element.recovery.spare = spare is not None
+                element.recovery.spare = spare
 
     def _start_those_ready(self) -> None:
         """Start elements in processes that have Spark; the first time, when all of them have."""
@@ -396,47 +344,6 @@ class Supervisor:
                 process.told_to_stop = True
                 process.driver.link.send("stop", resume=self._wants_stop == "resume")
 
-    @property
-    def has_spare(self) -> bool:
-        """Whether a spare is ready, which it is when it has warmed up."""
-        spare = self._spare
-        return spare is not None and spare.ready is not None
-
-    def _keep_spare(self) -> None:
-        wanted = self._conditions.spare and self._spares_lost < _MOST_SPARES_LOST and self._wants_stop is None
-        elements = [e for p in self._processes.values() for e in p.elements.values()]
-        calm = all(e.phase in ("running", "ended") and e.recovery is None for e in elements)
-        if wanted and calm and self._spare is None and self.up.is_set():
-            self._spare = self._spawn(self._options.master, warm=True)
-
-    def _spawn(self, master: str | None, *, warm: bool = False) -> DriverProcess:
-        log = self._folder.path / LOG
-        opening = {
-            "folder": str(self._folder.path),
-            "master": master,
-            "config": dict(self._options.config or {}),
-            "log": str(log),
-            "warm": warm,
-        }
-        return DriverProcess(opening, log, self._conditions.stdout, time.monotonic)
-
     def _over(self) -> bool:
-        if self.error is not None or self._wants_halt:
-            return True
-        return not any(process.open for process in self._processes.values())
-
-    def _end_all(self) -> None:
-        """End every driver process: those that run elements between two batches, a spare at once."""
-        if self._spare is not None:
-            self._spare.end()
-        drivers = [p.driver for p in self._processes.values() if p.driver is not None]
-        for driver in drivers:
-            if driver.ready:
-                driver.halt()
-        deadline = time.monotonic() + _HALT_SECONDS
-        for driver in drivers:
-            gone = not driver.ready
-            while not gone and time.monotonic() < deadline:
-                readable, _, _ = select.select([driver.link.incoming], [], [], _TICK_SECONDS)
-                gone = bool(readable) and driver.receive() is None
-            driver.end(1.0 if driver.ready and gone else 0.0)
+        done = not any(process.open for process in self._processes.values())
+        return done or self._wants_halt or self.error is not None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+import pyarrow as pa
+
 from riprap.errors import RiprapError, StoreError
 from riprap.state.stores import redis_store, rocks
-from riprap.state.stores.base import Store
+from riprap.state.stores.base import Buffer, Store
 from riprap.state.stores.files import FileStore
 from riprap.state.stores.folders import LocalFolder, trouble
 from riprap.state.stores.objects import RemoteFolder
-from riprap.state.stores.reading import ReadingStore
 
 _OWN = ("prefix", "chunk")
 _USER = re.compile(r"(?<=//)[^/@]*@")
@@ -122,3 +124,39 @@ def _size(settings: dict[str, str], where: str, default: int) -> int:
     if not match or not int(match[1]):
         raise StoreError(f"store {where}: chunk={settings['chunk']}: give a size such as 8MB")
     return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+
+
+class ReadingStore(Store):
+    """A store opened with ``readonly=True``."""
+
+    def __init__(self, store: Store, where: str) -> None:
+        self.url = store.url
+        self._store = store
+        self._where = where
+
+    def put(self, entry: str, values: Mapping[str, Buffer]) -> None:
+        raise self._refusal()
+
+    def get(self, entry: str, key: str) -> pa.Buffer:
+        return self._store.get(entry, key)
+
+    def keys(self, entry: str) -> list[str]:
+        return self._store.keys(entry)
+
+    def damage(self, entry: str) -> list[str]:
+        return self._store.damage(entry)
+
+    def delete(self, entry: str, keys: Iterable[str]) -> None:
+        raise self._refusal()
+
+    def entries(self) -> list[str]:
+        return self._store.entries()
+
+    def drop(self, entry: str) -> None:
+        raise self._refusal()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _refusal(self) -> StoreError:
+        return StoreError(f"store {self._where} was opened for reading only. Open it without readonly=True")
