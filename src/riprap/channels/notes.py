@@ -12,13 +12,13 @@ whoever passes over what came meanwhile does so anew.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from riprap.channels.folder import make_private
 from riprap.channels.segment import BEGIN
-from riprap.state.saving import checking, load_json, save_json
+from riprap.state.saving import checking, fields_of, load_json, save_json
 
 FORMAT = "riprap-channel-reader/1"
 _FOLDER = "readers"
@@ -59,7 +59,7 @@ class Notes:
         path = _path(folder, reader)
         make_private(folder)
         make_private(path.parent)
-        save_json(path, {"format": FORMAT, **asdict(self)}, synced=False)
+        save_json(path, {"format": FORMAT, **fields_of(self)}, synced=False)
 
     def wanted(self, low: int, high: int) -> list[tuple[int, int]]:
         """Return (low, high] without what is skipped, as ranges in rising order.

@@ -37,7 +37,7 @@ import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.errors import ChannelError, FormatError
-from riprap.state.saving import put_in_place
+from riprap.state.saving import fields_of, put_in_place
 
 FORMAT = "riprap-channel/1"
 SUFFIX = ".segment"
@@ -185,7 +185,7 @@ def write_segment(
                 ends=numbers,
                 blocks=tuple(entries),
             )
-            text = json.dumps({"format": FORMAT, **asdict(footer)}).encode()
+            text = json.dumps({"format": FORMAT, **fields_of(footer)}, default=fields_of).encode()
             file.write(text)
             file.write(_TAIL.pack(zlib.crc32(text), len(text), _MAGIC))
         put_in_place(temporary, folder / footer.name.file)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -33,7 +32,7 @@ from riprap.stage.fused import OperatorActivity, Outcome
 from riprap.stage.plan import is_clock
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.pages import PageStore
-from riprap.state.saving import save_private
+from riprap.state.saving import fields_of, save_private
 from riprap.state.windows import merge, restrict, tuples_in
 
 _SMALL_BYTES = 1 << 18
@@ -52,7 +51,7 @@ class Answer:
     fresh: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        return json.dumps(self, default=_entries).encode()
+        return json.dumps(self, default=fields_of).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Answer:
@@ -69,10 +68,6 @@ class Answer:
             seconds=data["seconds"],
             fresh=data["fresh"],
         )
-
-
-def _entries(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 class _SmallPages:

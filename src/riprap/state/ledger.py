@@ -16,12 +16,12 @@ and synced before anything follows from it that outlives the host. One that is f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from riprap.errors import DamagedFileError, LedgerError
-from riprap.state.saving import checking, load_json, save_json, sync_in_place
+from riprap.state.saving import checking, fields_of, load_json, save_json, sync_in_place
 
 FORMAT = "riprap-ledger/1"
 _ENTRIES = {
@@ -85,7 +85,9 @@ class BatchRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as it is in its file."""
-        return {"format": FORMAT, **asdict(self)}
+        outputs = {name: [fields_of(each) for each in outputs] for name, outputs in self.outputs.items()}
+        manifests = [fields_of(each) for each in self.manifests]
+        return {"format": FORMAT, **fields_of(self), "manifests": manifests, "outputs": outputs}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BatchRecord:

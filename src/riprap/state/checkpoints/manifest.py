@@ -27,11 +27,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.state.checkpoints.groups import digest
+from riprap.state.saving import fields_of
 
 FORMAT = "riprap-checkpoint/2"
 _KNOWN = (FORMAT, "riprap-checkpoint/1")
@@ -135,7 +136,7 @@ class CheckpointManifest:
 
 
 def _to_entry(saved: Saved) -> dict[str, Any]:
-    return {name: value for name, value in asdict(saved).items() if value is not None}
+    return {name: value for name, value in fields_of(saved).items() if value is not None}
 
 
 def _from_entry(fields: Mapping[str, Any]) -> Saved:
