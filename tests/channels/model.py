@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.channels import ChannelWriter
+from riprap.channels import ChannelWriter, Footer
+from riprap.channels.folder import list_segments
+from riprap.channels.segment import SegmentFile
 from riprap.state.hashing import buckets_of, hash_arrays
 
 Row = dict[str, Any]
@@ -120,3 +122,24 @@ class Model:
             return 0
         columns = [pa.array([row[name]], self.schema.field(name).type) for name in self.key]
         return int(np.asarray(buckets_of(hash_arrays(columns), self.buckets))[0])
+
+
+@dataclass(frozen=True)
+class LogBlock:
+    """Rows of one kind and bucket from one batch, as a log has them."""
+
+    segment: Footer
+    kind: str
+    bucket: int
+    position: int
+    rows: pa.RecordBatch
+
+
+def newest_first(folder: Path) -> list[LogBlock]:
+    """Return the blocks of a log, newest first, whatever their kind."""
+    files = [SegmentFile(folder, name) for name in reversed(list_segments(folder))]
+    return [
+        LogBlock(file.footer, block.kind, block.bucket, block.position, file.read(number))
+        for file in files
+        for number, block in reversed(list(enumerate(file.footer.blocks)))
+    ]

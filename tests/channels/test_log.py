@@ -19,6 +19,7 @@ from tests.channels.model import (
     Row,
     batch_of,
     fill,
+    newest_first,
     open_writer,
     rows_of,
     simple,
@@ -125,7 +126,7 @@ def test_a_writer_carries_on_where_the_one_before_ended(tmp_path: Path) -> None:
 
     assert (second.batch, second.frontier) == (0, 0)
     second.append(1, simple(1), ticks((1, 1)), frontier=1, sources={})
-    blocks = list(ChannelReader(tmp_path, "a").backwards())
+    blocks = newest_first(tmp_path)
     assert {(b.position, b.rows.num_rows) for b in blocks if b.kind == "punctuation"} == {(0, 2), (2, 1)}
     numbers = [n for b in blocks if b.kind == "data" for n in range(b.position, b.position + b.rows.num_rows)]
     assert sorted(numbers) == list(range(20))

@@ -111,8 +111,6 @@ def test_a_channel_that_is_not_there_yet(tmp_path: Path) -> None:
     assert reader.next(None, 100) is None
     assert not reader.ended
     assert reader.acknowledged is None
-    assert list(reader.backwards()) == []
-    assert reader.find("feed", 0) is None
     assert reader.count(3, 3) == 0
     with pytest.raises(ChannelError, match="ends at frontier None, and 'a' asks for 0"):
         reader.count(None, 0)
@@ -276,73 +274,6 @@ def test_skipping_may_begin_and_end_inside_a_segment(tmp_path: Path) -> None:
     assert reader.count(None, 99) == len(left)
 
 
-def test_blocks_come_newest_first(log: Path) -> None:
-    open_writer(log).append(5, simple(5), ticks((5, 0)), frontier=5, sources={"feed": [50, 60]})
-    reader = ChannelReader(log, "a")
-
-    blocks = list(reader.backwards())
-
-    assert [b.segment.batch for b in blocks] == sorted((b.segment.batch for b in blocks), reverse=True)
-    assert (blocks[0].kind, blocks[0].bucket, rows_of(blocks[0].rows)) == (
-        "punctuation",
-        -1,
-        [{"$0": 5, "$1": 0}],
-    )
-    positions = [b.position for b in blocks if b.kind == "data"]
-    assert positions == sorted(positions, reverse=True)
-    assert all(b.rows.schema.names == [*SCHEMA.names, "$0", "$1"] for b in blocks if b.kind == "data")
-    found = [n for b in blocks if b.kind == "data" for n in b.rows.column("size").to_pylist()]
-    assert sorted(found) == numbers(0, 1, 2, 3, 4, 5)
-    halves = [[(b.position, b.kind) for b in reader.backwards(span)] for span in ((0, 2), (2, 4))]
-    whole = [(b.position, b.kind) for b in blocks]
-    assert sorted([*halves[0], *halves[1]]) == sorted([*whole, (0, "punctuation")])
-
-
-def test_reading_backwards_ends_where_the_log_was_trimmed_meanwhile(log: Path) -> None:
-    walk = ChannelReader(log, "a").backwards()
-    first = next(walk)
-    for name in READERS:
-        ChannelReader(log, name).acknowledge(2)
-    open_writer(log, readers=READERS).trim()
-
-    found = [first, *walk]
-
-    assert {b.segment.batch for b in found} == {3, 4}
-
-
-def test_reading_backwards_does_not_pass_over_a_hole(log: Path) -> None:
-    walk = ChannelReader(log, "a").backwards()
-    next(walk)
-    next(log.glob("0000000002-*")).unlink()
-
-    with pytest.raises(ChannelError, match="batch 2"):
-        list(walk)
-
-
-def test_find_knows_which_segment_covers_a_source_position(tmp_path: Path) -> None:
-    writer = open_writer(tmp_path)
-    covered: list[dict[str, list[int | None]]] = [
-        {"feed": [None, None]},
-        {"feed": [None, 10], "news": [3, 5]},
-        {"feed": [10, 10], "news": [5, 9]},
-        {"feed": [10, 30], "news": [9, 9]},
-    ]
-    for batch, sources in enumerate(covered):
-        writer.append(batch, simple(batch), None, frontier=batch, sources=sources)
-    reader = ChannelReader(tmp_path, "a")
-
-    def batch_at(source: str, position: int) -> int | None:
-        found = reader.find(source, position)
-        return None if found is None else found.batch
-
-    assert [batch_at("feed", n) for n in (0, 9, 10, 29, 30)] == [1, 1, 3, 3, None]
-    assert [batch_at("news", n) for n in (2, 3, 4, 5, 8, 9)] == [None, 1, 1, 2, 2, None]
-    assert batch_at("rumour", 0) is None
-    found = reader.find("feed", 12)
-    assert found is not None
-    assert (found.previous, found.frontier, found.rows, found.sources) == (2, 3, 10, covered[3])
-
-
 def test_a_segment_that_is_missing_is_an_error(log: Path) -> None:
     next(log.glob("0000000002-*")).unlink()
 
@@ -361,8 +292,6 @@ def test_a_listing_may_be_older_than_the_log(log: Path, monkeypatch: pytest.Monk
 
     assert reader.next(2, 100) == 4
     assert sizes(reader, 2, 4) == numbers(3, 4)
-    found = [reader.find("feed", position) for position in (0, 29, 30, 49, 50)]
-    assert [f and f.batch for f in found] == [None, None, 3, 4, None]
     with pytest.raises(ChannelError, match=r"went while 'a' read the log\. It has acknowledged 2"):
         reader.read(1, 4, [])
 

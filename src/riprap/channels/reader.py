@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -19,17 +19,6 @@ from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
 
 _FRONTIER = attrgetter("frontier")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelBlock:
-    """Rows of one kind and bucket (-1: every bucket) from one batch, in the order of their tags."""
-
-    segment: Footer
-    kind: str
-    bucket: int
-    position: int
-    rows: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,47 +124,6 @@ class ChannelReader:
             before += part.name.rows
         ticks = pa.Table.from_batches(punctuations, channel.fields([]))
         return _merge(tuples, channel.fields(columns), before), ticks
-
-    def backwards(self, span: tuple[int, int] | None = None) -> Iterator[ChannelBlock]:
-        """Yield the log's blocks, newest first, for a range of buckets; kinds that read() does not know as well."""
-        for name in reversed(list_segments(self._folder)):
-            try:
-                file = self._open(name)
-            except _GoneError:
-                if any(other.batch <= name.batch for other in list_segments(self._folder)):
-                    raise
-                return  # trimmed meanwhile, and with it all that is older
-            for number in reversed(range(len(file.footer.blocks))):
-                entry = file.footer.blocks[number]
-                if entry.within(span):
-                    rows = file.read(number)
-                    kept = [column for column in rows.schema.names if column != ROW]
-                    yield ChannelBlock(
-                        segment=file.footer,
-                        kind=entry.kind,
-                        bucket=entry.bucket,
-                        position=entry.position,
-                        rows=rows.select(kept),
-                    )
-
-    def find(self, source: str, position: int) -> Footer | None:
-        """Return the segment whose batch covers a position of a source, None if none in the log does."""
-
-        def end(name: SegmentName) -> int:
-            try:
-                return _low(self._open(name).footer.sources.get(source, (None, None))[1])
-            except _GoneError:
-                return BEGIN  # trimmed meanwhile, as is all that is older
-
-        listed = list_segments(self._folder)
-        place = bisect_right(listed, position, key=end)
-        if place == len(listed):
-            return None
-        try:
-            footer = self._open(listed[place]).footer
-        except _GoneError:
-            return None
-        return footer if position >= _low(footer.sources[source][0]) else None
 
     @property
     def acknowledged(self) -> int | None:
