@@ -77,6 +77,6 @@ class Drivers:
         for driver in drivers:
             gone = not driver.ready
             while not gone and time.monotonic() < deadline:
-                found, _, _ = select.select([driver.link.incoming], [], [], TICK_SECONDS)
-                gone = bool(found) and driver.receive() is None
+                readable, _, _ = select.select([driver.link.incoming], [], [], TICK_SECONDS)
+                gone = bool(readable) and driver.receive() is None
             driver.end(1.0 if driver.ready and gone else 0.0)

@@ -72,11 +72,11 @@ def check_entry(entry: str) -> str:
 
 def check_keys(keys: Iterable[str]) -> list[str]:
     """Return keys as a list, or raise where one is none."""
-    found = list(keys)
-    for key in found:
+    listed = list(keys)
+    for key in listed:
         if not _KEY.fullmatch(key):
             raise ValueError(f"key {key!r}: give 1 to 200 letters, digits, '.', '_' or '-'")
-    return found
+    return listed
 
 
 def view(value: Buffer) -> memoryview:

@@ -62,7 +62,7 @@ class FileStore(Store):
         check_keys(values)
         if not values:
             return
-        with self._writing, self._told("writing"):
+        with self._writing, self._our_errors("writing"):
             self._folder.tidy(entry)
             index = self._look(entry)
             self._write(entry, index, values)
@@ -77,7 +77,7 @@ class FileStore(Store):
         check_keys([key])
         anew = self._folder.lists_cheaply
         for _ in range(_ATTEMPTS):
-            with self._told("reading"):
+            with self._our_errors("reading"):
                 index = self._look(entry, anew=anew)
                 pack = index.live.get(key)
                 if pack is not None:
@@ -102,18 +102,18 @@ class FileStore(Store):
 
     def keys(self, entry: str) -> list[str]:
         check_entry(entry)
-        with self._told("reading"):
+        with self._our_errors("reading"):
             return sorted(self._look(entry).live)
 
     def damage(self, entry: str) -> list[str]:
         check_entry(entry)
-        with self._told("reading"):
+        with self._our_errors("reading"):
             return list(self._look(entry).damaged.values())
 
     def delete(self, entry: str, keys: Iterable[str]) -> None:
         check_entry(entry)
         unwanted = set(check_keys(keys))
-        with self._writing, self._told("deleting"):
+        with self._writing, self._our_errors("deleting"):
             index = self._look(entry)
             unwanted &= index.live.keys()
             if not unwanted:
@@ -128,12 +128,12 @@ class FileStore(Store):
             self._remove(entry, needless(index.packs))
 
     def entries(self) -> list[str]:
-        with self._told("reading"):
+        with self._our_errors("reading"):
             return [entry for entry in self._folder.entries() if (i := self._look(entry)).live or i.damaged]
 
     def drop(self, entry: str) -> None:
         check_entry(entry)
-        with self._writing, self._told("deleting"):
+        with self._writing, self._our_errors("deleting"):
             self._folder.drop(entry)
             with self._looking:
                 self._indices.pop(entry, None)
@@ -148,22 +148,22 @@ class FileStore(Store):
             if entry in self._indices and not anew:
                 return self._indices[entry]
             index = self._indices.setdefault(entry, _Index())
-            there = self._folder.packs(entry)
-            names = newest_editions(there)
-            index.outdated = there.difference(names)
-            known = {pack.name: pack for pack in index.packs}
-            found, damaged = [], {}
+            editions = self._folder.packs(entry)
+            names = newest_editions(editions)
+            index.outdated = editions.difference(names)
+            indexed = {pack.name: pack for pack in index.packs}
+            packs, damaged = [], {}
             for name in names:
                 try:
-                    found.append(known.get(name) or self._folder.index(entry, name))
+                    packs.append(indexed.get(name) or self._folder.index(entry, name))
                 except FileNotFoundError:
                     continue
                 except CorruptValueError as error:
                     damaged[name] = str(error)
             index.damaged = damaged
             index.next_number = max([index.next_number, *(name.number + 1 for name in names)])
-            if found != index.packs:
-                index.set(found)
+            if packs != index.packs:
+                index.set(packs)
             return index
 
     def _write(
@@ -202,7 +202,7 @@ class FileStore(Store):
             index.set([pack for pack in index.packs if pack.name not in removed])
 
     @contextlib.contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
+    def _our_errors(self, doing: str) -> Iterator[None]:
         """Turn a file system's error into ours."""
         try:
             yield

@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from riprap.errors import CorruptValueError, StoreError
-from riprap.state.stores.packs import HEAD_BYTES, Pack, PackName, Place, index_length, read_index
+from riprap.state.stores.packs import HEAD_BYTES, Pack, PackName, PackPlace, index_length, read_index
 
 _PART = ".part"
 _DROPPED = ".dropped-"
@@ -46,7 +46,7 @@ class Folder(Protocol):
     def index(self, entry: str, name: PackName) -> Pack:
         """Read the index of a pack."""
 
-    def read(self, entry: str, pack: Pack, place: Place) -> pa.Buffer:
+    def read(self, entry: str, pack: Pack, place: PackPlace) -> pa.Buffer:
         """Read some bytes of a pack."""
 
     def write(self, entry: str, pack: Pack, pieces: Sequence[memoryview]) -> None:
@@ -106,7 +106,7 @@ class LocalFolder:
                 raise CorruptValueError(f"{path} cannot be read: {error.strerror}") from error
         return read_index(name, beginning, size, path)
 
-    def read(self, entry: str, pack: Pack, place: Place) -> pa.Buffer:
+    def read(self, entry: str, pack: Pack, place: PackPlace) -> pa.Buffer:
         path = self._path(entry, pack.name)
         offset, length = place
         # Looked at before it is mapped: touching what a file lacks would end the process.

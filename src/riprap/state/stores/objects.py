@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from riprap.errors import CorruptValueError, StoreError
 from riprap.state.stores.folders import folder_name
-from riprap.state.stores.packs import HEAD_BYTES, Pack, PackName, Place, index_length, read_index
+from riprap.state.stores.packs import HEAD_BYTES, Pack, PackName, PackPlace, index_length, read_index
 
 _WHOLE_OBJECTS = {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "r2", "tos"}
 # Most indices are shorter than this, so one request reads them.
@@ -60,7 +60,7 @@ class RemoteFolder:
 
     def index(self, entry: str, name: PackName) -> Pack:
         path = self._path(entry, name)
-        with self._told("reading"):
+        with self._our_errors("reading"):
             size = int(self._system.info(path)["size"])
             beginning = self._system.cat_file(path, 0, min(size, _FIRST_READ))
             needed = HEAD_BYTES + index_length(beginning, size, path)
@@ -68,10 +68,10 @@ class RemoteFolder:
                 beginning = self._system.cat_file(path, 0, needed)
         return read_index(name, beginning, size, path)
 
-    def read(self, entry: str, pack: Pack, place: Place) -> pa.Buffer:
+    def read(self, entry: str, pack: Pack, place: PackPlace) -> pa.Buffer:
         path = self._path(entry, pack.name)
         offset, length = place
-        with self._told("reading"):
+        with self._our_errors("reading"):
             # An empty range means the whole file to some of them.
             data = self._system.cat_file(path, offset, offset + length) if length else b""
         if len(data) != length:
@@ -81,7 +81,7 @@ class RemoteFolder:
     def write(self, entry: str, pack: Pack, pieces: Sequence[memoryview]) -> None:
         path = self._path(entry, pack.name)
         content = b"".join(pieces)
-        with self._told("writing"):
+        with self._our_errors("writing"):
             if self._whole:
                 self._system.pipe_file(path, content)
                 return
@@ -96,32 +96,32 @@ class RemoteFolder:
                 raise
 
     def remove(self, entry: str, name: PackName) -> None:
-        with self._told("deleting"), contextlib.suppress(FileNotFoundError):
+        with self._our_errors("deleting"), contextlib.suppress(FileNotFoundError):
             self._system.rm_file(self._path(entry, name))
 
     def tidy(self, entry: str) -> None:
         """Leave parts alone: nobody can tell whether their writers are alive. They go with the entry."""
 
     def drop(self, entry: str) -> None:
-        with self._told("deleting"), contextlib.suppress(FileNotFoundError):
+        with self._our_errors("deleting"), contextlib.suppress(FileNotFoundError):
             self._system.rm(self._path(entry), recursive=True)
 
     def _listed(self, folder: str) -> list[tuple[str, str]]:
         """List names and kinds, of what is there now and not when somebody looked last."""
-        with self._told("reading"):
+        with self._our_errors("reading"):
             self._system.invalidate_cache(folder)
             try:
-                found = self._system.ls(folder, detail=True)
+                items = self._system.ls(folder, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return [(item["name"].rstrip("/").rpartition("/")[2], item["type"]) for item in found]
+            return [(item["name"].rstrip("/").rpartition("/")[2], item["type"]) for item in items]
 
     def _path(self, entry: str, name: PackName | None = None) -> str:
         folder = f"{self._root}/{folder_name(entry)}"
         return f"{folder}/{name}" if name else folder
 
     @contextlib.contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
+    def _our_errors(self, doing: str) -> Iterator[None]:
         """Turn what a file system raises into our error: each has errors of its own."""
         try:
             yield

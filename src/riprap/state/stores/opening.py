@@ -72,27 +72,27 @@ def describe_store(url: str | Path) -> str:
     _, settings = _own_settings(text)
     # Anything in the query that is not ours may be a secret.
     shown = _USER.sub("", text.partition("?")[0])
-    known = {name: value for name, value in settings.items() if name in _OWN}
-    return f"{shown}?{urlencode(known)}" if known else shown
+    own = {name: value for name, value in settings.items() if name in _OWN}
+    return f"{shown}?{urlencode(own)}" if own else shown
 
 
 def _own_store(name: str, where: str, text: str) -> Store:
     """Open a store of the user's, whose class ``module:Class`` names."""
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute, None)
+        kind = getattr(import_module(module), attribute, None)
     except ModuleNotFoundError as error:
         raise StoreError(
             f"store {where}: {error}. Put the module where Python finds it on every host: see PYTHONPATH"
         ) from error
     except Exception as error:
         raise StoreError(f"store {where}: module {module} cannot be imported: {error!r}") from error
-    if not isinstance(found, type) or not issubclass(found, Store):
+    if not isinstance(kind, type) or not issubclass(kind, Store):
         raise StoreError(
             f"store {where}: module {module} has no class {attribute} that is derived from rr.Store"
         )
     try:
-        return found(text)
+        return kind(text)
     except RiprapError:
         raise
     except Exception as error:

@@ -33,7 +33,7 @@ HEAD_BYTES = _HEAD.size + _CRC.size
 _ALIGNMENT = 64
 _NAME = re.compile(r"(\d{12})-([0-9a-f]{12})-(\d{4})\.pack")
 
-Place = tuple[int, int]
+PackPlace = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,7 +63,7 @@ class Pack:
 
     name: PackName
     size: int
-    values: Mapping[str, Place]
+    values: Mapping[str, PackPlace]
     gone: frozenset[str] = frozenset()
 
     @cached_property
@@ -121,9 +121,9 @@ def read_index(name: PackName, beginning: bytes, size: int, where: str) -> Pack:
     index = beginning[HEAD_BYTES : HEAD_BYTES + length]
     if len(index) < length or crc != zlib.crc32(index, zlib.crc32(beginning[: _HEAD.size])):
         raise CorruptValueError(f"{where} is damaged: its head and index do not agree with their checksum")
-    found = magic.rstrip(b"\0").decode("ascii", "replace")
-    if found != FORMAT:
-        raise FormatError(f"{where} has format {found!r}, this version reads {FORMAT!r}")
+    format_name = magic.rstrip(b"\0").decode("ascii", "replace")
+    if format_name != FORMAT:
+        raise FormatError(f"{where} has format {format_name!r}, this version reads {FORMAT!r}")
     if size != declared:
         raise CorruptValueError(f"{where} has {size:,} bytes instead of {declared:,}")
     content = json.loads(index)
@@ -141,13 +141,13 @@ def newest_editions(names: Collection[PackName]) -> list[PackName]:
 
 def live_keys(packs: Sequence[Pack]) -> dict[str, Pack]:
     """Return which pack holds each key that is there; packs come oldest first."""
-    found: dict[str, Pack] = {}
+    homes: dict[str, Pack] = {}
     for pack in packs:
         for key in pack.gone:
-            found.pop(key, None)
+            homes.pop(key, None)
         for key in pack.values:
-            found[key] = pack
-    return found
+            homes[key] = pack
+    return homes
 
 
 def needless(packs: Sequence[Pack]) -> list[Pack]:
@@ -156,31 +156,31 @@ def needless(packs: Sequence[Pack]) -> list[Pack]:
     A pack without a live value is needed while it is the newest to take a key away that an older pack still holds.
     """
     newest = {key: pack for pack in packs for key in pack.mentions}
-    found: list[Pack] = []
+    unneeded: list[Pack] = []
     held: set[str] = set()
     for pack in packs:
         last_word = {key for key in pack.mentions if newest[key] is pack}
         if last_word.isdisjoint(pack.values) and last_word.isdisjoint(held):
-            found.append(pack)
+            unneeded.append(pack)
         else:
             held |= pack.values.keys()
-    return found
+    return unneeded
 
 
 def removable(packs: Sequence[Pack], keys: Collection[str]) -> list[Pack]:
     """Return the packs that go with ``keys``, oldest first, and uncover nothing if nobody notes them as gone."""
     without = needless([*packs, Pack(_LAST, 0, {}, frozenset(keys))])
-    found: list[Pack] = []
+    old: list[Pack] = []
     held: set[str] = set()
     for pack in packs:
         if pack in without and pack.mentions.isdisjoint(held):
-            found.append(pack)
+            old.append(pack)
         else:
             held |= pack.values.keys()
-    return found
+    return old
 
 
-def _index(places: Mapping[str, Place], gone: Collection[str]) -> bytes:
+def _index(places: Mapping[str, PackPlace], gone: Collection[str]) -> bytes:
     return json.dumps({"values": places, "gone": sorted(gone)}, separators=(",", ":")).encode()
 
 

@@ -60,7 +60,7 @@ class RedisStore(Store):
             return
         heads = {key: Head.of(value, self._chunk) for key, value in values.items()}
         names = [f"{self._of(entry)}{name}" for key, head in heads.items() for name in head.names(key)]
-        with self._told("writing"):
+        with self._our_errors("writing"):
             replaced = self._chunks_of(entry, keys)
             try:
                 self._send_chunks(names, (part for key in keys for part in heads[key].cut(values[key])))
@@ -99,13 +99,13 @@ class RedisStore(Store):
                 pipe.get(f"{self._of(entry)}{name}")
             return pipe.execute()  # type: ignore[no-any-return]
 
-        with self._told("reading"):
+        with self._our_errors("reading"):
             where = f"store {self._where}: '{key}' of entry '{entry}'"
             return read_value(key, where, lambda: self._client.hget(self._heads(entry), key), chunks)
 
     def keys(self, entry: str) -> list[str]:
         check_entry(entry)
-        with self._told("reading"):
+        with self._our_errors("reading"):
             return sorted(key.decode() for key in self._client.hkeys(self._heads(entry)))
 
     def damage(self, entry: str) -> list[str]:
@@ -117,7 +117,7 @@ class RedisStore(Store):
         unwanted = check_keys(keys)
         if not unwanted:
             return
-        with self._told("deleting"):
+        with self._our_errors("deleting"):
             chunks = self._chunks_of(entry, unwanted)
             transaction = self._client.pipeline(transaction=True)
             transaction.hdel(self._heads(entry), *unwanted)
@@ -126,16 +126,16 @@ class RedisStore(Store):
             transaction.execute()
 
     def entries(self) -> list[str]:
-        with self._told("reading"):
-            found = sorted(entry.decode() for entry in self._client.smembers(self._entries))
+        with self._our_errors("reading"):
+            names = sorted(entry.decode() for entry in self._client.smembers(self._entries))
             pipe = self._client.pipeline(transaction=False)
-            for entry in found:
+            for entry in names:
                 pipe.exists(self._heads(entry))
-            return [entry for entry, there in zip(found, pipe.execute(), strict=True) if there]
+            return [entry for entry, exists in zip(names, pipe.execute(), strict=True) if exists]
 
     def drop(self, entry: str) -> None:
         check_entry(entry)
-        with self._told("deleting"):
+        with self._our_errors("deleting"):
             transaction = self._client.pipeline(transaction=True)
             transaction.unlink(self._heads(entry))
             transaction.srem(self._entries, entry)
@@ -164,12 +164,12 @@ class RedisStore(Store):
 
     def _chunks_of(self, entry: str, keys: Sequence[str]) -> list[str]:
         """Return the names of the chunks that are there under some keys."""
-        found: list[str] = []
+        names: list[str] = []
         for key, data in zip(keys, self._client.hmget(self._heads(entry), keys), strict=True):
             # Of a head that cannot be read the chunks are not known; it can be replaced all the same.
             with contextlib.suppress(CorruptValueError, FormatError):
-                found += Head.decode(data, key).names(key) if data is not None else []
-        return [f"{self._of(entry)}{name}" for name in found]
+                names += Head.decode(data, key).names(key) if data is not None else []
+        return [f"{self._of(entry)}{name}" for name in names]
 
     @property
     def _entries(self) -> str:
@@ -182,7 +182,7 @@ class RedisStore(Store):
         return f"{self._prefix}:chunk:{entry}:"
 
     @contextlib.contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
+    def _our_errors(self, doing: str) -> Iterator[None]:
         """Turn the client's errors into ours."""
         import redis.exceptions as theirs
 
