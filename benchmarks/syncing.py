@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.channels import ChannelReader, ChannelWriter
+from riprap.state.durable_files import put_in_place
 from riprap.state.ledger import BatchRecord, Ledger, Manifest, Output
-from riprap.state.saving import put_in_place
 
 ROUNDS = 40
 SIZES = (1_000, 10_000, 100_000, 500_000)

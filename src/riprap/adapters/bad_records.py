@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riprap.errors import FormatError
-from riprap.state.saving import checking, put_in_place
+from riprap.state.durable_files import checking, put_in_place
 
 if TYPE_CHECKING:
     # Not to be loaded by those who look into a run's folder alone, such as the agent.

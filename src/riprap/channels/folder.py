@@ -24,7 +24,7 @@ import pyarrow as pa
 from riprap.channels.segment import FORMAT, SUFFIX, TEMPORARY, SegmentName, parse_name
 from riprap.channels.tags import ROW, tag_columns, tag_fields
 from riprap.errors import ChannelError
-from riprap.state.saving import checking, load_json, save_json
+from riprap.state.durable_files import checking, load_json, save_json
 
 FINISHED = "finished"
 _CHANNEL = "channel.json"

@@ -23,9 +23,9 @@ from riprap.channels.segment import (
 )
 from riprap.channels.tags import ROW
 from riprap.errors import ChannelError
+from riprap.state.durable_files import sync_file
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
-from riprap.state.saving import sync_file
 
 
 class ChannelWriter:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from riprap.channels.folder import make_private
 from riprap.channels.segment import BEGIN
-from riprap.state.saving import checking, fields_of, load_json, save_json
+from riprap.state.durable_files import checking, fields_of, load_json, save_json
 
 FORMAT = "riprap-channel-reader/1"
 _FOLDER = "readers"

@@ -45,7 +45,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.errors import ChannelError, FormatError
-from riprap.state.saving import fields_of, put_in_place
+from riprap.state.durable_files import fields_of, put_in_place
 
 FORMAT = "riprap-channel/1"
 SUFFIX = ".segment"

@@ -12,7 +12,7 @@ from rich.progress import TextColumn, TimeRemainingColumn
 
 from riprap.cli.applications import UsageError, make_importable, positive, positive_number
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.state.saving import save_json
+from riprap.state.durable_files import save_json
 
 if TYPE_CHECKING:
     from riprap_bench import Benchmark

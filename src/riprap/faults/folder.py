@@ -26,8 +26,8 @@ from riprap.errors import RunError
 from riprap.faults.campaign import Campaign
 from riprap.faults.scored_trials import GoldenScored, Scored
 from riprap.graph.graph import Graph
+from riprap.state.durable_files import load_json, save_json
 from riprap.state.leases import lock
-from riprap.state.saving import load_json, save_json
 
 # 1 counted positions of lags and delays from 0, a last section that is cut short as a whole one, and had R and I of
 # the longest outage alone.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from riprap.state.saving import load_json, save_json
+from riprap.state.durable_files import load_json, save_json
 
 FORMAT = "riprap-left/1"
 

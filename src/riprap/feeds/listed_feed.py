@@ -18,7 +18,7 @@ from riprap.feeds.quarantine import set_aside
 from riprap.feeds.segments import SPOOL_ROWS, FeedSegment, SegmentLog, record_batches, write_arrow
 from riprap.graph.connectors import Files, Generated, Rows
 from riprap.graph.operators import Source
-from riprap.state.saving import put_in_place
+from riprap.state.durable_files import put_in_place
 
 MEMORY = "memory"
 # What stands for the file of a line that is in none; files have absolute paths.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from riprap.state.saving import damage, load_json, save_json
+from riprap.state.durable_files import damage, load_json, save_json
 
 PACE = "pace.json"
 _PACE_FORMAT = "riprap-pace/1"

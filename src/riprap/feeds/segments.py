@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from riprap.errors import FormatError
 from riprap.graph.connectors import Cursor
-from riprap.state.saving import COPY_OR_NEW, checking, damage, sync_file
+from riprap.state.durable_files import COPY_OR_NEW, checking, damage, sync_file
 
 FORMAT = "riprap-segments/2"
 _LIST = "segments.jsonl"

@@ -33,7 +33,7 @@ from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.graph.operators import Lookup
 from riprap.operators.lookup import index_table
-from riprap.state.saving import checking, load_json, put_in_place, save_json
+from riprap.state.durable_files import checking, load_json, put_in_place, save_json
 
 FORMAT = "riprap-tables/1"
 _REMEDY = "Put it back from a copy; or remove it, and its batch sees the tables as they are now"

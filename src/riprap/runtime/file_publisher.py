@@ -15,8 +15,8 @@ from riprap.errors import RunError
 from riprap.graph.connectors import FileSink
 from riprap.runtime.outflow import ResultReader
 from riprap.runtime.output_lease import OutputLease
+from riprap.state.durable_files import put_in_place
 from riprap.state.ledger import Output
-from riprap.state.saving import put_in_place
 
 _PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)(\.gz)?")
 

@@ -42,7 +42,7 @@ from typing import Any
 from riprap.adapters.bad_records import count_quarantined
 from riprap.errors import RunError
 from riprap.runtime.rolled_lines import Following, RolledLines
-from riprap.state.saving import load_json, save_json
+from riprap.state.durable_files import load_json, save_json
 
 FORMAT = "riprap-run/1"
 # Counting takes at most one part in so many of the time.

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from riprap.state.saving import parse_line
+from riprap.state.durable_files import parse_line
 
 _FULL = 16 << 20
 _KEEP = 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from riprap.errors import RunError
 from riprap.runtime.site import Site
-from riprap.state.saving import checking, load_json, save_json
+from riprap.state.durable_files import checking, load_json, save_json
 
 FORMAT = "riprap-setting/4"
 _ENTRIES = {

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from riprap.errors import DamagedFileError, LedgerError
-from riprap.state.saving import checking, fields_of, load_json, save_json, sync_in_place
+from riprap.state.durable_files import checking, fields_of, load_json, save_json, sync_in_place
 
 FORMAT = "riprap-ledger/1"
 _ENTRIES = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from riprap.errors import SealError
 from riprap.ownership import read_file
-from riprap.state.saving import save_private
+from riprap.state.durable_files import save_private
 
 KEY = "key"
 # A key of the user's own, for checkpoints, is in the file that this variable of the environment names.

@@ -28,8 +28,8 @@ from riprap.runtime.site import Site
 from riprap.runtime.task import run_task
 from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.restoring import Restored, restore
+from riprap.state.durable_files import load_json, save_json
 from riprap.state.ledger import BatchRecord, Manifest, page_name
-from riprap.state.saving import load_json, save_json
 from riprap.state.stores import Store
 
 WISHES = "restore.json"

@@ -18,7 +18,7 @@ from typing import IO
 import psutil
 
 from riprap.runtime.supervision.process import lives
-from riprap.state.saving import load_json, save_json
+from riprap.state.durable_files import load_json, save_json
 
 FORMAT = "riprap-process/1"
 FOLDER = "processes"

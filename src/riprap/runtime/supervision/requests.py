@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from riprap.runtime.supervision.presence import FOLDER
-from riprap.state.saving import load_json, save_json
+from riprap.state.durable_files import load_json, save_json
 
 FORMAT = "riprap-stop/1"
 _STOP = "stop.request"

@@ -30,10 +30,10 @@ from riprap.runtime.supervision.requests import forget_stop
 from riprap.runtime.supervision.roster import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 from riprap.runtime.supervision.warm_up import forget_warming
+from riprap.state.durable_files import save_private
 from riprap.state.leases import Lease, sweep
 from riprap.state.ledger import Ledger
 from riprap.state.pages import page_root
-from riprap.state.saving import save_private
 
 _POLL_SECONDS = 0.05
 _PATIENCE = Patience()

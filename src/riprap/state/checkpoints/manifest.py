@@ -32,7 +32,7 @@ from typing import Any
 
 from riprap.errors import CorruptValueError, FormatError
 from riprap.state.checkpoints.groups import digest
-from riprap.state.saving import fields_of
+from riprap.state.durable_files import fields_of
 
 FORMAT = "riprap-checkpoint/2"
 _KNOWN = (FORMAT, "riprap-checkpoint/1")
