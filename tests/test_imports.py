@@ -150,7 +150,7 @@ def test_the_check_sees(tmp_path: Path, file: str, source: str, expected: str | 
 
 
 def test_importing_riprap_does_not_import_pyspark() -> None:
-    """Nor do fault injection, models, and all that they compute with."""
+    """Nor do fault injection, models, all that they compute with, and what users test with."""
     program = (
         "import sys, riprap, riprap.faults.campaign_run, riprap.model.watched_ports; "
         "loaded = {'pyspark', 'riprap.runtime'} & set(sys.modules); assert not loaded, loaded"

@@ -7,6 +7,65 @@ feed = app.source("feed", rr.files("market/*.parquet"), position="seq")
 ...
 with app.run() as run:
     run.wait()
+
+Describe an application
+    Application         operators are added by its methods, checked on the spot
+    Stream, Graph       what an operator puts out; the whole application, as a value
+    load                the application that "file.py:name" names
+
+Where tuples come from
+    files, folder_scan  Parquet, CSV, JSON lines, text
+    rows, rate, ticks   in memory; made at a pace; the ticks of a clock
+    from_kafka, from_postgres, from_redis, from_spark, from_tcp
+                        systems outside
+
+Where they go
+    parquet, csv, json  files, each batch once
+    to_kafka, to_postgres, to_redis, to_spark, to_sqlite, to_tcp
+                        systems outside
+    memory, callback, console
+                        for run.table(name); a function of yours; the screen
+
+Windows, and when they put out
+    sliding, tumbling   the newest tuples; one window after the other
+    every, on_close     so often; when a window closes
+
+Protection
+    checkpoint          saved now and then, by itself
+    consistent, eventual
+                        modelled and injected, not carried out yet
+
+Run it
+    RunOptions          what app.run(...) and riprap run take
+    Run, Progress       a run, to follow, wait for, read and end; how far it is
+
+Parts of your own
+    CustomOperator, Abandoned
+                        an operator in Python
+    Source, Fetcher, Fetched, BadRecord
+                        a source
+    Sink, Target        a sink
+    Promise             what either holds to after a failure
+    Store               where checkpoints go
+    Policy              a protection
+
+When something is wrong
+    RiprapError         the base of all that is raised on purpose
+    GraphError, NotYetError
+                        an application that is described wrongly, or asks for what is not there yet
+    RunError, OperatorError, ConnectionLost
+                        a run that failed, code of yours in it, a server that is away
+    StoreError, CorruptValueError
+                        a store that is away, a value in it that is damaged
+    MissingPageError, PageSpaceError, LedgerError, FormatError
+                        state that is gone, host memory that is full, records and files that do not fit
+
+Further
+    testing             rehearse, crash and compare applications, check parts of your own
+    faults              what a fault at each operator would do to the answers
+    protection          what a policy is asked
+    model               how available an application would be, and what it would put out
+    san                 the stochastic activity networks that models are made of
 """
 
 from __future__ import annotations
@@ -31,6 +90,11 @@ from riprap.errors import (
 )
 
 if TYPE_CHECKING:
+    from riprap import faults as faults
+    from riprap import model as model
+    from riprap import protection as protection
+    from riprap import san as san
+    from riprap import testing as testing
     from riprap.graph import Application, Graph, Stream, load
     from riprap.graph.connectors import (
         BadRecord,
@@ -70,70 +134,79 @@ if TYPE_CHECKING:
     from riprap.runtime import Progress, Run
     from riprap.state.stores import Store
 
-__all__ = [
-    "Abandoned",
+__all__ = [  # noqa: RUF022 - in the order of the table of contents above
+    # Describe an application
     "Application",
-    "BadRecord",
-    "ConnectionLost",
-    "CorruptValueError",
-    "CustomOperator",
-    "Fetched",
-    "Fetcher",
-    "FormatError",
-    "Graph",
-    "GraphError",
-    "LedgerError",
-    "MissingPageError",
-    "NotYetError",
-    "OperatorError",
-    "PageSpaceError",
-    "Policy",
-    "Progress",
-    "Promise",
-    "RiprapError",
-    "Run",
-    "RunError",
-    "RunOptions",
-    "Sink",
-    "Source",
-    "Store",
-    "StoreError",
     "Stream",
-    "Target",
-    "callback",
-    "checkpoint",
-    "consistent",
-    "console",
-    "csv",
-    "eventual",
-    "every",
+    "Graph",
+    "load",
+    # Where tuples come from
     "files",
     "folder_scan",
+    "rows",
+    "rate",
+    "ticks",
     "from_kafka",
     "from_postgres",
     "from_redis",
     "from_spark",
     "from_tcp",
-    "json",
-    "load",
-    "memory",
-    "on_close",
+    # Where they go
     "parquet",
-    "rate",
-    "rows",
-    "sliding",
-    "ticks",
+    "csv",
+    "json",
     "to_kafka",
     "to_postgres",
     "to_redis",
     "to_spark",
     "to_sqlite",
     "to_tcp",
+    "memory",
+    "callback",
+    "console",
+    # Windows, and when they put out
+    "sliding",
     "tumbling",
+    "every",
+    "on_close",
+    # Protection
+    "checkpoint",
+    "consistent",
+    "eventual",
+    # Run it
+    "RunOptions",
+    "Run",
+    "Progress",
+    # Parts of your own
+    "CustomOperator",
+    "Abandoned",
+    "Source",
+    "Fetcher",
+    "Fetched",
+    "BadRecord",
+    "Sink",
+    "Target",
+    "Promise",
+    "Store",
+    "Policy",
+    # When something is wrong
+    "RiprapError",
+    "GraphError",
+    "NotYetError",
+    "RunError",
+    "OperatorError",
+    "ConnectionLost",
+    "StoreError",
+    "CorruptValueError",
+    "MissingPageError",
+    "PageSpaceError",
+    "LedgerError",
+    "FormatError",
 ]
 
 __version__ = version("riprap")
 
+_PARTS = ("testing", "faults", "protection", "model", "san")
 # Whoever needs a part of Riprap, a worker or the agent of a host, need not wait for all of it to be imported.
 _HOMES = {
     "riprap.graph": ("Application", "Graph", "Stream", "load"),
@@ -152,7 +225,14 @@ _HOMES = {
 }  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    # What is imported when it is asked for is shown too, by editors and help().
+    return sorted({*globals(), *__all__, *_PARTS})
+
+
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"riprap.{name}")
     for home, names in _HOMES.items():
         if name in names:
             globals()[name] = value = getattr(import_module(home), name)

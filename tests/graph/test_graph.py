@@ -313,7 +313,7 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("name", modules())
 def test_examples_in_docstrings_run(name: str) -> None:
-    results = doctest.testmod(importlib.import_module(name))
+    results = doctest.testmod(importlib.import_module(name), extraglobs={"rr": rr})
 
     assert results.failed == 0
 

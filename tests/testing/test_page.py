@@ -7,10 +7,13 @@ import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
-from tests.pages import code_of
+from tests.pages import DOCS, code_of
+
+import riprap as rr
+from riprap.runtime.crash import Step
 
 APP = """
 import riprap as rr
@@ -51,6 +54,13 @@ def test_parts(tmp_path: Path) -> None:
             return [json.loads(row) for (row,) in db.execute("select row from entries order by rowid")]
 
     code("test_parts.py")["test_parts"](tmp_path, held)
+
+
+def test_every_step_is_named() -> None:
+    page = (DOCS / "testing.md").read_text()
+    assert [step for step in get_args(Step) if f"`{step}`" not in page] == []
+    with pytest.raises(rr.GraphError, match=r"is one of read, shared, .*, got 'record'"):
+        rr.testing.crash_at("record", 1, marker="died")
 
 
 @pytest.mark.slow

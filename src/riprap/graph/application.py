@@ -34,7 +34,6 @@ Made = TypeVar("Made")
 class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs):
     """A dataflow graph under construction.
 
-    >>> import riprap as rr
     >>> app = rr.Application("demo")
     >>> words = app.source("words", rr.rows([{"word": "a"}], "word string"))
     >>> counts = app.aggregate("counts", words, by="word", window=rr.sliding(tuples=10), select="count(*) as n")
@@ -49,7 +48,13 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         super().__init__(name, within)
 
     def graph(self) -> Graph:
-        """Check the application as a whole and return it as a value."""
+        """Check the application as a whole and return it as a value.
+
+        >>> app = rr.Application("demo")
+        >>> app.sink("out", app.source("words", rr.rows([], "word string")), rr.memory())
+        >>> app.graph()["words"].schema.names
+        ['word']
+        """
         open_loops = [name for name, stream in self._loops.items() if stream is None]
         if open_loops:
             raise GraphError(f"loop '{open_loops[0]}' is open: close it with app.close(loop, stream)")
@@ -63,7 +68,10 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
 
     @by_name(RunOptions)
     def run(self, options: RunOptions) -> Run:
-        """Run the application on Spark, and return at once. Use the run as a context manager, and wait for it."""
+        """Run the application on Spark, and return at once. Use the run as a context manager, and wait for it.
+
+        Options are those of :class:`riprap.RunOptions`; :class:`riprap.Run` has an example.
+        """
         # The one step from a description to its effect: only here does Spark get imported.
         from riprap.runtime.start import run
 
@@ -79,6 +87,13 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         """Add a sub-graph under a name: ``build`` is called with a place to add operators to, and may be used again.
 
         Its operators are called ``name.operator``. What it returns, mostly streams, is returned.
+
+        >>> def cleaned(place, words):
+        ...     return place.functor("long", words, where="length(word) > 3")
+        >>> app = rr.Application("demo")
+        >>> words = app.source("words", rr.rows([], "word string"))
+        >>> print(app.composite("cleaned", cleaned, words))
+        stream 'cleaned.long' (word string)
         """
         location = Location.of_caller()
         inner = Application(name, self)
@@ -102,6 +117,11 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         passes over is lost, and counted. ``process`` names a Spark driver process for it, which elements may share, so
         that it can die alone; without it the element is in the main one. That is for ``riprap run``: ``app.run()`` has
         all elements in its own process.
+
+        >>> app = rr.Application("demo")
+        >>> words = app.source("words", rr.rows([], "word string"))
+        >>> long = app.functor("long", words, where="length(word) > 3")
+        >>> app.place("filter", long, restart="live")
         """
         location = Location.of_caller()
         if restart not in get_args(Restart):
@@ -134,7 +154,25 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
             )
 
     def loop(self, name: str, schema: str | pa.Schema) -> Stream:
-        """Give out a stream that is made later, to put on a control port; :meth:`close` says which it is."""
+        """Give out a stream that is made later, to put on a control port; :meth:`close` says which it is.
+
+        >>> class Records(rr.CustomOperator):
+        ...     best = 0
+        ...     def on_tuple(self, port, tuple):
+        ...         if port == "control":
+        ...             self.best = max(self.best, tuple["v"])
+        ...         elif tuple["v"] > self.best:
+        ...             self.submit(tuple)
+        ...     def checkpoint(self):
+        ...         return self.best
+        ...     def reset(self, saved):
+        ...         self.best = saved
+        >>> app = rr.Application("demo")
+        >>> values = app.source("values", rr.rows([], "v bigint"))
+        >>> best = app.loop("best", "v bigint")
+        >>> records = app.custom("records", Records, values, schema="v bigint", control=best)
+        >>> app.close(best, records)
+        """
         location = Location.of_caller()
         if self.taken(self.prefix + name) is not None or self.prefix + name in self._loops:
             raise GraphError(f"loop '{name}' ({location}): the name is taken")
@@ -157,7 +195,15 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         self._loops[loop.name] = stream.name
 
     def function(self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType) -> None:
-        """Register a function over Arrow arrays for use in the expressions of operators added after it."""
+        """Register a function over Arrow arrays for use in the expressions of operators added after it.
+
+        >>> import pyarrow.compute as pc
+        >>> app = rr.Application("demo")
+        >>> app.function("capital", pc.utf8_capitalize, returns="string")
+        >>> words = app.source("words", rr.rows([], "word string"))
+        >>> print(app.functor("named", words, select="capital(word) as name"))
+        stream 'named' (name string)
+        """
         location, kind = self._declared("function", name, returns)
         try:
             self._functions[name.lower()] = UserFunction(name=name, callable=function, returns=kind)
@@ -168,7 +214,15 @@ class Application(Edges, Functors, Windowed, Pairing, Holding, Routing, Customs)
         self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType
     ) -> None:
         """Register an aggregate: a function that gets a list array a argument (a window an element) and returns a value
-        a window, for use in the ``select=`` of aggregates added after it."""
+        a window, for use in the ``select=`` of aggregates added after it.
+
+        >>> import pyarrow.compute as pc
+        >>> app = rr.Application("demo")
+        >>> app.aggregate_function("held", pc.list_value_length, returns="int")
+        >>> words = app.source("words", rr.rows([], "word string"))
+        >>> print(app.aggregate("sizes", words, window=rr.sliding(tuples=9), select="held(word) as n"))
+        stream 'sizes' (n int)
+        """
         location, kind = self._declared("aggregate function", name, returns)
         try:
             self._aggregates[name.lower()] = UserAggregate(name=name, callable=function, returns=kind)

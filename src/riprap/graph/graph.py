@@ -23,6 +23,11 @@ class Graph:
     ``places`` says in which processing element the user wants an operator, where the user said so, and ``restarts``
     where such an element goes on reading after a restart. ``processes`` names the process an element was given; those
     that are not in it run in the main one.
+
+    >>> app = rr.Application("demo")
+    >>> app.sink("out", app.source("words", rr.rows([], "word string")), rr.memory())
+    >>> [operator.name for operator in app.graph()]
+    ['words', 'out']
     """
 
     name: str

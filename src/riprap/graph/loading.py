@@ -10,7 +10,16 @@ from riprap.graph.application import Application
 
 
 def load(path: str | Path) -> Application:
-    """Load the application that ``file.py:name`` names."""
+    """Load the application that ``file.py:name`` names.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "app.py"
+    ...     _ = file.write_text("import riprap as rr; app = rr.Application('demo')")
+    ...     rr.load(f"{file}:app").name
+    'demo'
+    """
     file, _, name = str(path).rpartition(":")
     if not file:
         raise GraphError(f"'{path}' names no application: write file.py:name")

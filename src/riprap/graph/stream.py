@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Stream:
     """What an operator puts out: its name and schema. Give it to the operators that read it.
 
-    ``label`` is its name without that of the composite it was made in: what expressions call it.
+    >>> print(rr.Application("demo").source("words", rr.rows([], "word string")))
+    stream 'words' (word string)
     """
 
     name: str
@@ -27,6 +28,7 @@ class Stream:
 
     @property
     def label(self) -> str:
+        """Its name without that of the composite it was made in: what expressions call it."""
         return self.name.rpartition(".")[2]
 
     def __str__(self) -> str:

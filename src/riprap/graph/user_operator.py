@@ -38,7 +38,7 @@ class CustomOperator:
     >>> @dataclass
     ... class Counts:
     ...     seen: int = 0
-    >>> class Counter(CustomOperator):
+    >>> class Counter(rr.CustomOperator):
     ...     state: Counts
     ...     def on_tuple(self, port, tuple):
     ...         self.state.seen += 1

@@ -91,9 +91,9 @@ def sliding(
 ) -> Window:
     """Describe a window of the newest tuples of each key.
 
-    >>> sliding(tuples=5)
+    >>> rr.sliding(tuples=5)
     Window(shape='sliding', tuples=5, time=None, delta=None, punctuation=False, on=None)
-    >>> print(sliding(time="15s", on="ts"))
+    >>> print(rr.sliding(time="15s", on="ts"))
     sliding(15s of ts)
     """
     return _window("sliding", tuples, time, delta, on, punctuation=False)
@@ -109,8 +109,10 @@ def tumbling(
 ) -> Window:
     """Describe windows that follow one another, none sharing a tuple.
 
-    >>> print(tumbling(tuples=100), tumbling(delta=10, on="temperature"), tumbling(punctuation=True))
-    tumbling(100 tuples) tumbling(10 of temperature) tumbling(punctuation)
+    >>> print(rr.tumbling(tuples=100), rr.tumbling(delta=10, on="temperature"))
+    tumbling(100 tuples) tumbling(10 of temperature)
+    >>> print(rr.tumbling(punctuation=True))
+    tumbling(punctuation)
     """
     return _window("tumbling", tuples, time, delta, on, punctuation=punctuation)
 
@@ -118,9 +120,9 @@ def tumbling(
 def every(*, tuples: int | None = None, time: Duration | None = None) -> Every:
     """Describe an output every so many tuples of a key, or every so often.
 
-    >>> every(tuples=1)
+    >>> rr.every(tuples=1)
     Every(tuples=1, time=None)
-    >>> print(every(time="2s"))
+    >>> print(rr.every(time="2s"))
     every 2s
     """
     if (tuples is None) == (time is None):
@@ -131,7 +133,13 @@ def every(*, tuples: int | None = None, time: Duration | None = None) -> Every:
 
 
 def on_close() -> OnClose:
-    """Describe an output when a tumbling window closes."""
+    """Describe an output when a tumbling window closes.
+
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([], "word string"))
+    >>> window = rr.tumbling(tuples=100)
+    >>> totals = app.aggregate("totals", words, window=window, select="count(*) as n", emit=rr.on_close())
+    """
     return OnClose()
 
 

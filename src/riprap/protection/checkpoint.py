@@ -40,7 +40,7 @@ class Checkpoint(Policy):
 def checkpoint(*, every: Duration, keep: int = 3, group: int | Literal["auto"] = "auto") -> Checkpoint:
     """Describe independent, incremental checkpoints of one operator.
 
-    >>> checkpoint(every="10s")
+    >>> rr.checkpoint(every="10s")
     Checkpoint(every=10.0, keep=3, group='auto')
     """
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:

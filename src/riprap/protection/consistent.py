@@ -39,7 +39,7 @@ class Consistent(Policy):
 def consistent(*, period: Duration) -> Consistent:
     """Describe a consistent region that starts at an operator.
 
-    >>> consistent(period="2s")
+    >>> rr.consistent(period="2s")
     Consistent(period=2.0)
     """
     return Consistent(period=seconds("consistent(period=...)", period))

@@ -46,7 +46,7 @@ class Eventual(Policy):
 def eventual(*, every: Duration) -> Eventual:
     """Describe continuous eventual checkpointing of an operator's open windows.
 
-    >>> eventual(every="100ms")
+    >>> rr.eventual(every="100ms")
     Eventual(every=0.1)
     """
     return Eventual(every=seconds("eventual(every=...)", every))

@@ -41,7 +41,16 @@ Close = Literal["ended", "stopped", "interrupted"]
 
 
 class Run:
-    """A running application. Use it as a context manager, or call :meth:`stop`."""
+    """A running application. Use it as a context manager, or call :meth:`stop`.
+
+    >>> app = rr.Application("demo")
+    >>> app.sink("out", app.source("words", rr.rows([{"word": "a"}], "word string")), rr.memory())
+    >>> with app.run(spark=spark) as run:
+    ...     print(run.wait(), run.table("out").to_pylist(), run.progress().tuples_in)
+    True [{'word': 'a'}] 1
+
+    ``spark`` is a session there is; without it one is started, and ends with the run.
+    """
 
     def __init__(
         self,

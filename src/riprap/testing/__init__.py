@@ -1,23 +1,20 @@
 """Test applications, and what is plugged into them: without Spark where that is possible, and with nothing but Riprap.
 
-In memory:
-
+Tests in memory
     Rehearsal           drive an application batch by batch, and crash it at named steps
-    compare             compare it with a plain function of rows, wherever batches may end
+    compare             with a plain function of rows, wherever batches may end
+    forget_instances    lose what instances of your operators hold besides their state
 
-Against promises, each in one call that returns those that are kept, and raises BrokenPromise with those that are not:
-
+Checks of parts of your own
     check_operator      a class derived from rr.CustomOperator
-    check_source        ... from rr.Source
-    check_sink          ... from rr.Sink
-    check_store         ... from rr.Store
-    check_policy        ... from rr.Policy
+    check_source, check_sink, check_store, check_policy
+                        one from rr.Source, rr.Sink, rr.Store, rr.Policy
+    BrokenPromise       what they raise: each promise that is broken, and how
 
-With runs on Spark:
-
+Crashes of runs on Spark
     crash_at            have a program die at a step of a batch
     kill_process, kill_executor, kill_host
-                        kill what runs of a supervised run
+                        kill what there is of a supervised run
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ def compare(
     to as many tasks as chance has it; with ``crashes`` processes are lost between batches. Of several sinks one is
     named.
 
-    >>> import riprap as rr
     >>> app = rr.Application("sums")
     >>> numbers = app.source("numbers", rr.rows([], "k string, v bigint"))
     >>> sums = app.aggregate("sums", numbers, by="k", window=rr.sliding(tuples=2), select="sum(v) as v")
@@ -50,7 +49,7 @@ def compare(
     ...     for row in rows:
     ...         before, last[row["k"]] = last.get(row["k"], 0), row["v"]
     ...         yield {"k": row["k"], "v": before + row["v"]}
-    >>> compare(app, [{"k": "ab"[n % 2], "v": n} for n in range(20)], plainly)
+    >>> rr.testing.compare(app, [{"k": "ab"[n % 2], "v": n} for n in range(20)], plainly)
 
     An ``AssertionError`` says at which tuple results part, with which batches.
     """

@@ -29,7 +29,7 @@ def check_operator(
     It gets the tuples of a ``table`` on one port; ``options`` are those of ``app.custom``, such as ``schema`` and
     ``params``. ``reference`` is as for :func:`compare`.
 
-    >>> import riprap as rr
+    >>> import pyarrow as pa
     >>> class Counter(rr.CustomOperator):
     ...     def reset_to_initial_state(self):
     ...         self.seen = 0
@@ -40,7 +40,7 @@ def check_operator(
     ...         return self.seen
     ...     def reset(self, saved):
     ...         self.seen = saved
-    >>> for words in check_operator(Counter, pa.table({"n": [5, 6, 7]}), schema="n bigint, seen bigint"):
+    >>> for words in rr.testing.check_operator(Counter, pa.table({"n": [5, 6, 7]}), schema="n bigint, seen bigint"):
     ...     print(words)
     the same tuples make the same output
     it does not matter how many tuples come at once

@@ -24,8 +24,7 @@ def check_policy(policy: Policy, app: Application | None = None) -> list[str]:
     It is asked of every operator of an application; without one, of a small one that has a source, a functor, a window,
     a barrier and a sink.
 
-    >>> import riprap as rr
-    >>> check_policy(rr.checkpoint(every="10s"))[0]
+    >>> rr.testing.check_policy(rr.checkpoint(every="10s"))[0]
     'it is a value: equal to what another process has of it'
 
     Raise :class:`BrokenPromise` with all that it does not keep.

@@ -25,12 +25,11 @@ _END = 2**40
 class Rehearsal:
     """An application that a test gives its batches, and takes its output from.
 
-    >>> import riprap as rr
     >>> app = rr.Application("demo")
     >>> words = app.source("words", rr.rows([], "word string"))
     >>> window = rr.sliding(tuples=10)
     >>> app.sink("out", app.aggregate("counts", words, by="word", window=window, select="count(*) as n"), rr.memory())
-    >>> rehearsal = Rehearsal(app)
+    >>> rehearsal = rr.testing.Rehearsal(app)
     >>> rehearsal.feed({"words": [{"word": "a"}, {"word": "b"}]})
     {'out': [{'word': 'a', 'n': 1}, {'word': 'b', 'n': 1}]}
     >>> rehearsal.crash("counts")

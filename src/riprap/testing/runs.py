@@ -16,7 +16,7 @@ def crash_at(step: str, batch: int, element: str = "", *, marker: str | Path) ->
     *answered* in a worker, and *gathered*, *recorded*, *published* and *collected* in the driver; docs/testing.md has
     them all. ``element`` names a processing element, any without it.
 
-    >>> crash_at("recorded", 3, marker="died")
+    >>> rr.testing.crash_at("recorded", 3, marker="died")
     {'RIPRAP_CRASH_AT': 'recorded:3', 'RIPRAP_CRASH_ONCE': 'died'}
 
     subprocess.run(["riprap", "run", "app.py:app"], env={**os.environ, **crash_at("recorded", 3, marker="died")})

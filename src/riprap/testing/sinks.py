@@ -39,9 +39,9 @@ def check_sink(sink: Sink, *, held: ReadHeld | None = None, rows: pa.Table | Non
     the sink has none by a function ``held`` that returns all rows, as dictionaries in the order they came in. ``rows``
     are what to write, at least eight that differ from each other; without them a number, a text and a float.
 
-    >>> import riprap as rr, tempfile
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kept = check_sink(rr.to_sqlite(f"{folder}/out.db", "t"))
+    ...     kept = rr.testing.check_sink(rr.to_sqlite(f"{folder}/out.db", "t"))
     >>> [words for words in kept if words.startswith("replaces")][0]
     'replaces: a batch that comes again is held once'
 

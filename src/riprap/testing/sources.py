@@ -20,7 +20,7 @@ def check_source(source: Source, *, more: Callable[[], object] | None = None, pi
     Of a source without an end the first ``pieces`` are looked at. ``more``, where it is given, adds some rows to what
     the source reads.
 
-    >>> import pyarrow as pa, riprap as rr
+    >>> import pyarrow as pa
     >>> class Countdown(rr.Source, rr.Fetcher):
     ...     schema = pa.schema([("n", pa.int64())])
     ...     def fetcher(self, tell):
@@ -28,7 +28,7 @@ def check_source(source: Source, *, more: Callable[[], object] | None = None, pi
     ...     def fetch(self, after):
     ...         for n in range(10 if after is None else after - 1, -1, -1):
     ...             yield rr.Fetched(table=pa.table({"n": [n]}), cursor=n)
-    >>> check_source(Countdown())[-1]
+    >>> rr.testing.check_source(Countdown())[-1]
     'replays: what comes after any cursor can be asked for again'
 
     Raise :class:`BrokenPromise` with all that it does not keep.

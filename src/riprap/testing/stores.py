@@ -37,7 +37,7 @@ def check_store(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kept = check_store(folder, kills=0)
+    ...     kept = rr.testing.check_store(folder, kills=0)
     >>> kept[0]
     'an empty store has nothing'
 

@@ -70,6 +70,9 @@ def parquet(
     Small batches are gathered until there are ``roll_rows`` rows, or until ``roll`` seconds have passed since the
     first; the end of the run publishes the rest. ``roll=0`` makes every batch a file. ``compression`` is snappy, gzip,
     zstd, lz4, brotli or none.
+
+    >>> print(rr.parquet("totals", roll="1min", compression="zstd"))
+    parquet files in totals
     """
     return _file_sink(path, "parquet", roll_rows, roll, overwrite, dict(options))
 
@@ -86,6 +89,9 @@ def csv(
 
     ``options`` are those of Spark's writer: ``sep``, ``header`` (there is one, unless it is False), ``nullValue`` (the
     text for null), ``quoteAll``, and ``compression`` (none or gzip).
+
+    >>> print(rr.csv("totals", sep=";"))
+    csv files in totals
     """
     return _file_sink(path, "csv", roll_rows, roll, overwrite, dict(options))
 
@@ -98,7 +104,11 @@ def json(
     overwrite: bool = False,
     **options: Unpack[CompressionOptions],
 ) -> FileSink:
-    """Write JSON-lines files. Rolled as ``parquet``. ``compression`` is none or gzip."""
+    """Write JSON-lines files. Rolled as ``parquet``. ``compression`` is none or gzip.
+
+    >>> print(rr.json("totals", compression="gzip"))
+    json files in totals
+    """
     return _file_sink(path, "json", roll_rows, roll, overwrite, dict(options))
 
 

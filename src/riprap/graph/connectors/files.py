@@ -98,8 +98,8 @@ def files(
     several that mean null, besides nothing at all) and ``multiLine`` (quoted fields may hold line breaks), and
     ``encoding`` for all text.
 
-    >>> files("a.csv", schema="a bigint, b string", sep=";", header=False, nullValue="NULL").notation.sep
-    ';'
+    >>> print(rr.files("logs/*.csv", schema="host string, n bigint", sep=";", nullValue="NULL"))
+    csv files logs/*.csv
     """
     return _files("files", path, format, schema, rate, on_bad_record, max_record_bytes, last_line, options)
 
@@ -114,7 +114,11 @@ def folder_scan(
     last_line: str | None = None,
     **options: Unpack[ReadOptions],
 ) -> Files:
-    """Read the files of a folder one by one: a batch ends with each. Otherwise as :func:`files`."""
+    """Read the files of a folder one by one: a batch ends with each. Otherwise as :func:`files`.
+
+    >>> print(rr.folder_scan("inbox", format="text"))
+    scan of text files inbox
+    """
     return _files(
         "folder_scan",
         path,

@@ -36,7 +36,11 @@ class Generated:
 
 
 def rate(tuples_per_second: float, *, limit: int | None = None) -> Generated:
-    """Make numbered tuples at a pace: ``time timestamp, value bigint``, from 0; ``limit`` of them, or without end."""
+    """Make numbered tuples at a pace: ``time timestamp, value bigint``, from 0; ``limit`` of them, or without end.
+
+    >>> print(rr.rate(100, limit=1_000))
+    numbers at 100 tuples/s
+    """
     speed = tuples_a_second(tuples_per_second)
     assert speed is not None
     return Generated(
@@ -47,8 +51,8 @@ def rate(tuples_per_second: float, *, limit: int | None = None) -> Generated:
 def ticks(*, every: Duration, limit: int | None = None) -> Generated:
     """Make the ticks of a clock: ``time timestamp``, one every so often, from when the run begins.
 
-    >>> str(ticks(every="500ms"))
-    'a tick every 0.5 s'
+    >>> app = rr.Application("demo")
+    >>> clock = app.clock("clock", rr.ticks(every="500ms"), time="time")
     """
     return Generated(
         rate=1 / seconds("ticks(every=...)", every), limit=_limit("ticks", limit), schema=pa.schema([_TIME])

@@ -103,8 +103,8 @@ def rows(
     A schema picks columns of a table, and casts them; text is read as the cells of CSV files are. A pandas index is
     left out.
 
-    >>> rows([{"word": "a", "n": 1}], "word string, n bigint").table.num_rows
-    1
+    >>> print(rr.rows([{"word": "a", "n": 1}], "word string, n bigint"))
+    1 rows in memory
     """
     pace = tuples_a_second(rate)
     table = _as_table(data)
@@ -199,17 +199,31 @@ def _from_dictionaries(rows: Iterable[Mapping[str, object]], wanted: pa.Schema) 
 
 
 def callback(function: Callable[[int, pa.Table], None]) -> Callback:
-    """Call ``function(batch, table)`` in the driver after each batch is recorded."""
+    """Call ``function(batch, table)`` in the driver after each batch is recorded.
+
+    >>> def show(batch, table):
+    ...     print(batch, table.num_rows)
+    >>> print(rr.callback(show))
+    callback show
+    """
     if not callable(function):
         raise GraphError(f"callback(...) takes a function of (batch, table), got {function!r}")
     return Callback(function=function)
 
 
 def memory() -> Memory:
-    """Keep the rows for ``run.table(name)``."""
+    """Keep the rows for ``run.table(name)``.
+
+    >>> app = rr.Application("demo")
+    >>> app.sink("out", app.source("words", rr.rows([], "word string")), rr.memory())
+    """
     return Memory()
 
 
 def console(*, rows: int = 20) -> Console:
-    """Show the first ``rows`` rows of each batch that has any as a table on the screen."""
+    """Show the first ``rows`` rows of each batch that has any as a table on the screen.
+
+    >>> print(rr.console(rows=5))
+    screen
+    """
     return Console(rows=whole_number("console(rows=...)", rows))

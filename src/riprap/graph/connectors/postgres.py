@@ -92,6 +92,9 @@ def from_postgres(
     """Read a PostgreSQL table in the order of column ``by``, which ascends as rows are added and is indexed.
 
     ``url`` is 'postgresql://user:password@host:port/database'. ``schema`` names the columns to read.
+
+    >>> print(rr.from_postgres("postgresql://me@host/shop", "sales", by="id", schema="id bigint, price double"))
+    PostgreSQL table sales at postgresql://me@host/shop
     """
     columns = schema_of(schema)
     if by not in columns.names:
@@ -115,6 +118,9 @@ def to_postgres(
 
     A column is added, ``riprap_batch``: by it the rows of a repeated batch replace the earlier ones. Table
     ``riprap_batches`` says which run and batch its numbers stand for. ``overwrite`` removes what earlier runs wrote.
+
+    >>> print(rr.to_postgres("postgresql://me@host/shop", "totals"))
+    PostgreSQL table totals at postgresql://me@host/shop
     """
     return ToPostgres(
         url=url_of("to_postgres(url, ...)", url, *_URLS),

@@ -28,7 +28,7 @@ class Promise:
     ``word`` is one of ``SOURCE_WORDS`` or of ``SINK_WORDS``. ``why_not`` says what is missing where it is one of the
     weaker ones, *forgets* and *repeats*.
 
-    >>> print(Promise(word="repeats", why_not="what was shown cannot be taken back"))
+    >>> print(rr.Promise(word="repeats", why_not="what was shown cannot be taken back"))
     repeats: what was shown cannot be taken back
     """
 

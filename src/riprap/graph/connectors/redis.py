@@ -96,6 +96,9 @@ def from_redis(
     """Read a Redis stream from its first entry on: the fields of an entry, as text, are the columns of a tuple.
 
     ``url`` is 'redis://user:password@host:port/0'.
+
+    >>> print(rr.from_redis("redis://host:6379/0", "sales", schema="id bigint, price double"))
+    Redis stream sales at redis://host:6379/0
     """
     return FromRedis(
         url=url_of("from_redis(url, ...)", url, *_URLS),
@@ -108,7 +111,11 @@ def from_redis(
 
 
 def to_redis(url: str, stream: str, *, overwrite: bool = False, retry_for: Duration = RETRY_FOR) -> ToRedis:
-    """Add an entry a row to a Redis stream: the columns are its fields, as text; null is left out."""
+    """Add an entry a row to a Redis stream: the columns are its fields, as text; null is left out.
+
+    >>> print(rr.to_redis("redis://host:6379/0", "totals"))
+    Redis stream totals at redis://host:6379/0
+    """
     return ToRedis(
         url=url_of("to_redis(url, ...)", url, *_URLS),
         stream=named("to_redis(..., stream)", stream),

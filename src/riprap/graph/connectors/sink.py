@@ -52,11 +52,11 @@ class Sink(SinkConnector, ABC):
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class ToList(Sink):
+    ... class ToList(rr.Sink):
     ...     rows: list
     ...     def target(self, schema, run):
     ...         return ListTarget(self.rows)
-    >>> class ListTarget(Target):
+    >>> class ListTarget(rr.Target):
     ...     def __init__(self, rows):
     ...         self.rows = rows
     ...     def write(self, batch, table, *, again):

@@ -57,14 +57,15 @@ class Fetcher:
 class Source(ABC):
     """A source of your own, for ``app.source(name, MySource(...))``. Write :meth:`fetcher`, and give it a ``schema``.
 
-    >>> class Countdown(Source):
+    >>> import pyarrow as pa
+    >>> class Countdown(rr.Source):
     ...     schema = pa.schema([("n", pa.int64())])
     ...     def fetcher(self, tell):
     ...         return FromTen()
-    >>> class FromTen(Fetcher):
+    >>> class FromTen(rr.Fetcher):
     ...     def fetch(self, after):
     ...         for n in range(10 if after is None else after - 1, -1, -1):
-    ...             yield Fetched(table=pa.table({"n": [n]}), cursor=n)
+    ...             yield rr.Fetched(table=pa.table({"n": [n]}), cursor=n)
 
     It describes where rows come from and holds nothing open: it is part of the graph, and is pickled with it. What is
     fetched is first kept in the run's folder with its cursor, then numbered: a run that is taken up again fetches what

@@ -120,14 +120,26 @@ class ToKafka(SinkConnector):
 
 
 def from_spark(build: Callable[[Any], Any], *, schema: str | pa.Schema) -> FromSpark:
-    """Read any Spark streaming DataFrame: a function of the session, and the schema it will have."""
+    """Read any Spark streaming DataFrame: a function of the session, and the schema it will have.
+
+    >>> def numbers(session):
+    ...     return session.readStream.format("rate").load()
+    >>> print(rr.from_spark(numbers, schema="timestamp timestamp, value bigint"))
+    Spark DataFrame from numbers
+    """
     if not callable(build):
         raise GraphError(f"from_spark(...) takes a function of the Spark session, got {build!r}")
     return FromSpark(build=build, schema=schema_of(schema))
 
 
 def to_spark(function: Callable[[Any, int], None]) -> ToSpark:
-    """Call ``function(dataframe, batch)``, as Spark's ``foreachBatch`` does, on the batch's materialised rows."""
+    """Call ``function(dataframe, batch)``, as Spark's ``foreachBatch`` does, on the batch's materialised rows.
+
+    >>> def keep(frame, batch):
+    ...     frame.write.mode("append").saveAsTable("totals")
+    >>> print(rr.to_spark(keep))
+    Spark sink keep
+    """
     if not callable(function):
         raise GraphError(f"to_spark(...) takes a function of (dataframe, batch), got {function!r}")
     return ToSpark(function=function)
@@ -150,6 +162,9 @@ def from_kafka(
     ``servers`` are the brokers, such as 'localhost:9092'. ``options`` go to Spark's connector as they are, such as
     ``{"kafka.security.protocol": "SASL_SSL"}``. ``notation`` says how CSV records are written: ``sep``, ``quote``,
     ``escape``, ``nullValue``, as for :func:`files`.
+
+    >>> print(rr.from_kafka("localhost:9092", "sales", schema="id bigint, price double"))
+    Kafka topic sales at localhost:9092
     """
     if start not in ("earliest", "latest"):
         raise GraphError(f"from_kafka(start=...) is 'earliest' or 'latest', got {start!r}")
@@ -174,7 +189,11 @@ def to_kafka(
     options: Mapping[str, str] | None = None,
     retry_for: Duration = RETRY_FOR,
 ) -> ToKafka:
-    """Write each row to a Kafka topic as a JSON message, with column ``key`` as the message's key."""
+    """Write each row to a Kafka topic as a JSON message, with column ``key`` as the message's key.
+
+    >>> print(rr.to_kafka("localhost:9092", "totals", key="item"))
+    Kafka topic totals at localhost:9092
+    """
     return ToKafka(
         servers=brokers("to_kafka(servers, ...)", servers),
         topic=named("to_kafka(..., topic)", topic),

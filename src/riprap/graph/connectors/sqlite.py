@@ -51,6 +51,9 @@ def to_sqlite(
     """Write rows to a table of an SQLite file; file and table are made where they do not exist.
 
     A column ``riprap_batch`` is added, as by :func:`to_postgres`.
+
+    >>> print(rr.to_sqlite("/var/shop.db", "totals"))
+    SQLite table totals in /var/shop.db
     """
     return ToSqlite(
         path=str(Path(path).absolute()),

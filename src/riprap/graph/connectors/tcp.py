@@ -104,6 +104,9 @@ def from_tcp(
     A socket cannot be read again: lines that come while the run is down are lost. A run without a trigger ends when
     the server closes the connection; one with a trigger connects again. ``options`` say how CSV records are written:
     ``sep``, ``quote``, ``escape``, ``nullValue``, as for :func:`files`.
+
+    >>> print(rr.from_tcp("localhost", 9999, format="csv", schema="id bigint, price double"))
+    csv lines from localhost:9999
     """
     host, port = address("from_tcp(host, port)", host, port)
     return FromTcp(
@@ -121,7 +124,11 @@ def from_tcp(
 def to_tcp(
     host: str, port: int, *, format: Literal["csv", "json"] = "json", retry_for: Duration = RETRY_FOR
 ) -> ToTcp:
-    """Connect to a TCP server and send it a line a row: JSON objects, or CSV records without a header."""
+    """Connect to a TCP server and send it a line a row: JSON objects, or CSV records without a header.
+
+    >>> print(rr.to_tcp("localhost", 9999))
+    json lines to localhost:9999
+    """
     host, port = address("to_tcp(host, port)", host, port)
     if format not in ("csv", "json"):
         raise GraphError(f"to_tcp(format=...) is 'csv' or 'json', got {format!r}")
