@@ -415,3 +415,15 @@ def test_those_of_the_page_keep_their_promises(tmp_path: Path) -> None:
 
     check_sink(names["ToEntries"](str(path)), held=held, rows=rows)
     check_source(names["FromEntries"](str(path), rows.schema))
+
+
+def test_what_cannot_be_checked_is_named() -> None:
+    for check, thing in (
+        (check_sink, rr.parquet("out")),
+        (check_source, rr.rate(1)),
+        (check_policy, "often"),
+    ):
+        with pytest.raises(
+            rr.GraphError, match=rf"{check.__name__}\(...\) takes a \w+ that derives from rr\.\w+, got "
+        ):
+            check(thing)  # type: ignore[operator]

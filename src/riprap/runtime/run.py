@@ -120,6 +120,15 @@ class Run:
         been stopped: state stays in the host's memory, and protected operators are saved as they are.
 
         Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
+
+        >>> app = rr.Application("live")
+        >>> app.sink("out", app.source("numbers", rr.rate(100)), rr.memory())
+        >>> run = app.run(spark=spark, trigger="100ms")
+        >>> run.wait(timeout=0.5)
+        False
+        >>> run.stop()
+        >>> run.running
+        False
         """
         if self._over:
             return

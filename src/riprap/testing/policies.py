@@ -7,7 +7,7 @@ from typing import get_args
 
 import pyarrow as pa
 
-from riprap.errors import ModelError
+from riprap.errors import GraphError, ModelError
 from riprap.graph import Application, Graph
 from riprap.graph.connectors import memory, rows
 from riprap.graph.windows import sliding
@@ -29,6 +29,8 @@ def check_policy(policy: Policy, app: Application | None = None) -> list[str]:
 
     Raise :class:`BrokenPromise` with all that it does not keep.
     """
+    if not isinstance(policy, Policy):
+        raise GraphError(f"check_policy(...) takes a policy that derives from rr.Policy, got {policy!r}")
     graph = (app or _every_kind()).graph()
     promises = Promises(f"policy {policy!r}")
     with promises.promise("it is a value: equal to what another process has of it"):

@@ -47,6 +47,8 @@ def check_sink(sink: Sink, *, held: ReadHeld | None = None, rows: pa.Table | Non
 
     Raise :class:`BrokenPromise` with all that it does not keep.
     """
+    if not isinstance(sink, Sink):
+        raise GraphError(f"check_sink(...) takes a sink that derives from rr.Sink, got {sink!r}")
     table = some_rows() if rows is None else rows
     if table.num_rows < 8:
         raise GraphError(f"check_sink(rows=...) takes at least 8 rows, got {table.num_rows}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from riprap.durations import seconds
+from riprap.errors import GraphError
 from riprap.graph.connectors import Cursor, Fetched, Source
 from riprap.graph.connectors.promise import SOURCE_WORDS
 from riprap.testing.promises import Promises, pickled, same, same_rows
@@ -33,6 +34,8 @@ def check_source(source: Source, *, more: Callable[[], object] | None = None, pi
 
     Raise :class:`BrokenPromise` with all that it does not keep.
     """
+    if not isinstance(source, Source):
+        raise GraphError(f"check_source(...) takes a source that derives from rr.Source, got {source!r}")
     promises = Promises(f"source {source}")
     fetched: list[Fetched] = []
     with promises.promise("a description is pickled with the graph, and holds nothing open"):
