@@ -36,8 +36,8 @@ from riprap.apps.bargain import bargain
 from riprap.apps.market import write_feed
 from riprap.compiler import Plan, compile_graph
 from riprap.feeds import reading
-from riprap.graph.operators import Sink
 from riprap.graph.options import RunOptions
+from riprap.operators.sink import Sink
 from riprap.runtime import shares
 from riprap.runtime.inflow import open_inflow
 from riprap.runtime.resident.coordinator import Coordinator

@@ -83,7 +83,8 @@ def signature(name: str, thing: Any) -> str:
         return f"class {name}({thing.__base__.__name__})"
     parameters, bare = [], False
     for parameter in list(inspect.signature(thing).parameters.values()):
-        if parameter.name in ("self", "cls"):
+        # Operators are added by functions of an application, which are its methods too.
+        if parameter.name in ("self", "cls") or parameter.annotation == "Builder":
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and not bare:
             parameters.append("*")

@@ -9,9 +9,9 @@ import inspect
 import re
 from pathlib import Path
 
-from riprap.graph import Application
+from riprap.application import Application
+from riprap.cli.operators import HEADINGS, SINKS, SOURCES, TOOLKIT, cells
 from riprap.graph.connectors.promise import SINK_WORDS, SOURCE_WORDS
-from riprap.graph.operators.toolkit import HEADINGS, SINKS, SOURCES, TOOLKIT, cells
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
 CALLS = {"TopN": "top"}
@@ -53,7 +53,7 @@ def page() -> str:
 def section(name: str) -> list[str]:
     """Describe one operator: how it is added, and what its call says."""
     method = getattr(Application, CALLS.get(name, name.lower()))
-    signature = str(inspect.signature(method)).replace("(self, ", "(")
+    signature = str(inspect.signature(method)).replace("(app: 'Builder', ", "(")
     signature = re.sub(r" -> .*$", "", signature).replace("'", "")
     told = inspect.cleandoc(method.__doc__ or "")
     text = re.sub(r"``([^`]*)``", r"`\1`", told)

@@ -18,7 +18,9 @@ import riprap as rr
 from riprap.compiler import Plan
 from riprap.faults.replay import StreamPiece
 from riprap.feeds import tables as lookups
-from riprap.graph.operators import Outlet, Sink, Source
+from riprap.operators.channel import Outlet
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer, run_task
 from riprap.stage.arrival import ReadRows

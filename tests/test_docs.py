@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from riprap.application import Application
 from riprap.apps.bargain import bargain
 from riprap.apps.market import write_feed
-from riprap.graph import Application
 from riprap.graph.connectors import parquet
 
 ROOT = Path(__file__).parents[1]

@@ -23,15 +23,18 @@ LAYERS = (
     "machine_code",
     "durations",
     "intervals",
+    "windows",
     "expressions",
     "protection",
+    "state",
+    "kernels",
     "graph",
+    "operators",
+    "application",
     "drawing",
     "san",
-    "state",
     "channels",
     "adapters",
-    "operators",
     "stage",
     "feeds",
     "compiler",
@@ -51,7 +54,7 @@ DOORS = {
     Path("graph/connectors/redis.py"): "riprap.adapters",
     Path("graph/connectors/sqlite.py"): "riprap.adapters",
     Path("graph/connectors/tcp.py"): "riprap.adapters",
-    Path("graph/application.py"): "riprap.runtime",
+    Path("application.py"): "riprap.runtime",
     Path("graph/options.py"): "pyspark.sql.SparkSession",
 }
 WITHOUT_SPARK = LAYERS[: LAYERS.index("compiler")]
@@ -120,12 +123,12 @@ def test_imports_point_to_earlier_layers() -> None:
         ("graph/node.py", "import pyarrow", None),
         ("graph/node.py", "import riprap.runtime.java", "graph imports riprap.runtime.java"),
         ("graph/node.py", "from riprap import compiler", "graph imports riprap.compiler"),
-        ("graph/node.py", "from ..operators.sums import Sums", "graph imports riprap.operators.sums.Sums"),
+        ("graph/node.py", "from ..operators.join import Join", "graph imports riprap.operators.join.Join"),
         ("graph/node.py", "import riprap as rr", "of the later layer riprap"),
         ("graph/node.py", "def run():\n    from ..runtime import start", "node.py:2: graph imports riprap"),
         ("state/pages.py", "from pyspark.sql import SparkSession", "only compiler and later may"),
-        ("operators/sums.py", "import riprap.state.pages", None),
-        ("state/pages.py", "import riprap.operators.sums", "of the later layer operators"),
+        ("kernels/sums.py", "import riprap.state.pages", None),
+        ("state/pages.py", "import riprap.kernels.sums", "of the later layer kernels"),
         ("errors.py", "from .graph import node", "errors imports riprap.graph.node"),
         ("compiler/lower.py", "import pyspark", None),
         ("faults/replay.py", "from riprap.runtime.task import run_task", "only what ON_SPARK lists may"),
@@ -156,4 +159,28 @@ def test_importing_riprap_does_not_import_pyspark() -> None:
         "loaded = {'pyspark', 'riprap.runtime'} & set(sys.modules); assert not loaded, loaded"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# Builds, checks, draws and lays out an application, and computes nothing.
+DESCRIBED = """
+import sys, riprap as rr
+from riprap.compiler import compile_graph, explain
+from riprap.drawing import draw_svg, draw_text
+app = rr.Application("described")
+rows = app.source("rows", rr.rows([{"k": 1, "v": 2}], "k bigint, v bigint"))
+old = app.functor("old", rows, variables={"seen": "0"}, update="seen + 1 as seen", select="k, v, seen", by="k")
+sums = app.aggregate("sums", rows, by="k", window=rr.sliding(tuples=3), select="sum(v) as s")
+windows = (rr.sliding(tuples=2), rr.sliding(tuples=2))
+both = app.join("both", old, sums, by="k", windows=windows, select="old.v as v, s")
+app.sink("out", both, rr.memory())
+print(draw_text(app.graph()), draw_svg(app.graph()), explain(compile_graph(app.graph(), buckets=2, tasks=1)))
+loaded = {"numba", "llvmlite", "pyspark"} & set(sys.modules)
+assert not loaded, loaded
+"""
+
+
+def test_describing_an_application_does_not_import_numba() -> None:
+    """Functions are compiled when one is first called."""
+    done = subprocess.run([sys.executable, "-c", DESCRIBED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

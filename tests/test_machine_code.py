@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from riprap.machine_code import source_key
+from riprap.machine_code.keeping import source_key
 
 SOURCE = Path(__file__).parents[1] / "src"
 # Hashes a text, which is compiled code, and says how often it was compiled and how often found.
@@ -65,7 +65,7 @@ def test_another_environment_finds_the_code_and_another_source_does_not(tmp_path
 def test_without_a_cache_it_works(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     hashes = run(HASH, SOURCE, tmp_path / "file")[0]
-    say = "from riprap.machine_code import code_folder\nprint(type(code_folder()).__name__)"
+    say = "from riprap.machine_code.keeping import code_folder\nprint(type(code_folder()).__name__)"
 
     assert hashes == run(HASH, SOURCE, tmp_path / "cache")[0]
     assert run(say, SOURCE, tmp_path / "file") == ["FileExistsError"]
@@ -76,7 +76,7 @@ def test_what_compiled_functions_have_in_them_is_in_the_key(tmp_path: Path) -> N
     for file in sorted(package.rglob("*.py")):
         for module in used_in_compiled(ast.parse(file.read_text())):
             imported = package.parent / f"{module.replace('.', '/')}.py"
-            assert re.search(rb"riprap\.(machine_code|model\.compiling)", imported.read_bytes()), (
+            assert re.search(rb"riprap\.(machine_code|model\.jit)", imported.read_bytes()), (
                 f"{file} has compiled functions that use names of {imported}, which is not in the key of the code: "
                 "mention riprap.machine_code in its docstring"
             )

@@ -16,7 +16,7 @@ import riprap as rr
 from riprap.feeds.feed import open_feed
 from riprap.feeds.reading import read_rows
 from riprap.graph.connectors import SourceConnector
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 SCHEMA = pa.schema(
     [

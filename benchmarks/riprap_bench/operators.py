@@ -23,9 +23,8 @@ from riprap.compiler import Plan, compile_graph
 from riprap.errors import RunError
 from riprap.feeds.segments import FeedSegment
 from riprap.graph.connectors import Rows
-from riprap.graph.operators import Lookup
-from riprap.operators.chunk import Chunk
-from riprap.operators.lookup import index_table
+from riprap.kernels.chunk import Chunk
+from riprap.operators.lookup import Lookup, index_table
 from riprap.runtime.source_inflow import read_source
 from riprap.stage.arrival import ReadRows, arrive
 from riprap.stage.fused import run_stage

@@ -95,7 +95,8 @@ if TYPE_CHECKING:
     from riprap import protection as protection
     from riprap import san as san
     from riprap import testing as testing
-    from riprap.graph import Application, Graph, Stream, load
+    from riprap.application import Application, load
+    from riprap.graph import Graph, Stream
     from riprap.graph.connectors import (
         BadRecord,
         Fetched,
@@ -128,11 +129,11 @@ if TYPE_CHECKING:
         to_tcp,
     )
     from riprap.graph.options import RunOptions
-    from riprap.graph.user_operator import Abandoned, CustomOperator
-    from riprap.graph.windows import every, on_close, sliding, tumbling
+    from riprap.operators.custom.user_operator import Abandoned, CustomOperator
     from riprap.protection import Policy, checkpoint, consistent, eventual
     from riprap.runtime import Progress, Run
     from riprap.state.stores import Store
+    from riprap.windows import every, on_close, sliding, tumbling
 
 __all__ = [  # noqa: RUF022 - in the order of the table of contents above
     # Describe an application
@@ -209,7 +210,8 @@ __version__ = version("riprap")
 _PARTS = ("testing", "faults", "protection", "model", "san")
 # Whoever needs a part of Riprap, a worker or the agent of a host, need not wait for all of it to be imported.
 _HOMES = {
-    "riprap.graph": ("Application", "Graph", "Stream", "load"),
+    "riprap.application": ("Application", "load"),
+    "riprap.graph": ("Graph", "Stream"),
     "riprap.graph.connectors": (
         "BadRecord", "Fetched", "Fetcher", "Promise", "Sink", "Source", "Target",
         "callback", "console", "csv", "files", "folder_scan", "from_kafka", "from_postgres", "from_redis", "from_spark",
@@ -217,8 +219,8 @@ _HOMES = {
         "to_spark", "to_sqlite", "to_tcp",
     ),
     "riprap.graph.options": ("RunOptions",),
-    "riprap.graph.user_operator": ("Abandoned", "CustomOperator"),
-    "riprap.graph.windows": ("every", "on_close", "sliding", "tumbling"),
+    "riprap.operators.custom.user_operator": ("Abandoned", "CustomOperator"),
+    "riprap.windows": ("every", "on_close", "sliding", "tumbling"),
     "riprap.protection": ("Policy", "checkpoint", "consistent", "eventual"),
     "riprap.runtime": ("Progress", "Run"),
     "riprap.state.stores": ("Store",),

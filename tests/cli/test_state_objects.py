@@ -15,7 +15,7 @@ from tests.customs import telling
 
 import riprap as rr
 from riprap.compiler import compile_graph, describe_state
-from riprap.operators.objects import save
+from riprap.operators.custom.objects import save
 from riprap.runtime.checkpointing.durable import KEY_FILE, Durable
 from riprap.runtime.checkpointing.inspection import describe_operators
 from riprap.runtime.task import save_plan

@@ -20,7 +20,9 @@ from riprap.compiler.passes import (
     source_tags,
 )
 from riprap.graph.connectors import FromSpark, Memory, Rows
-from riprap.graph.operators import Inlet, Outlet, Sink, Source
+from riprap.operators.channel import Inlet, Outlet
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.stage.arrival import Intake
 
 

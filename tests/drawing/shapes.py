@@ -8,10 +8,11 @@ from itertools import combinations
 import pytest
 from hypothesis import strategies as st
 
-from riprap.graph import Application, Graph, Stream
+from riprap.application import Application
+from riprap.graph import Graph, Stream
 from riprap.graph.checks import Port
 from riprap.graph.connectors import memory, rows
-from riprap.graph.windows import sliding, tumbling
+from riprap.windows import sliding, tumbling
 
 
 class Shape:

@@ -16,7 +16,7 @@ from tests.drawing.shapes import GRAPHS, Shape, bargain, chain, edges_of, every_
 
 from riprap.drawing import draw_svg, draw_text
 from riprap.graph import Graph
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -9,14 +9,15 @@ from xml.etree import ElementTree as xml
 
 from tests.drawing.shapes import GRAPHS, Shape, bargain, edges_of, every_graph
 
+from riprap.application import Application
 from riprap.apps.bargain import bargain as bargain_discovery
 from riprap.drawing import draw_svg
 from riprap.drawing.canvas import Wire, route
 from riprap.drawing.layout import crossings, lay_out
 from riprap.drawing.scene import compose
-from riprap.graph import Application, Graph
+from riprap.graph import Graph
 from riprap.graph.connectors import files, memory, parquet, rows
-from riprap.graph.windows import sliding
+from riprap.windows import sliding
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -35,7 +35,7 @@ from tests.runtime.harness import Programs, only_run, wait_until
 import riprap as rr
 from riprap.feeds import fetched_feed
 from riprap.feeds.feed import Feed, open_feed
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 COPY = Path(__file__).with_name("copy_sources.py")
 FILES = ("csv", "json", "text")

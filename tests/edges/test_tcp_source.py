@@ -33,7 +33,7 @@ from riprap.errors import ConnectionLost, RunError
 from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.fetched_feed import FetchedFeed
 from riprap.graph.connectors import Fetched, FromTcp
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.runtime import drain
 
 # test_sources and test_sinks have the same for every system.

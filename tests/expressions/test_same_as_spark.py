@@ -28,7 +28,7 @@ from riprap.expressions import (
     parse_select,
     type_name,
 )
-from riprap.operators.functions import compute_call
+from riprap.kernels.functions import compute_call
 
 from .drawing import SCHEMA, expressions, tables
 

@@ -20,7 +20,8 @@ from riprap.faults.targets import incoming, watched
 from riprap.faults.trial import Trial, replay_trial, run_trial
 from riprap.graph.faults import Fault
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink, Source
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.state.hashing import Hashes
 
 

@@ -20,7 +20,8 @@ from riprap.faults.interleaving import meeting
 from riprap.faults.models import Duplication, Lateness, Loss, Reordering
 from riprap.faults.targets import incoming
 from riprap.graph.faults import Fault, FaultModel
-from riprap.graph.operators import Sink, Source
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 
 PLENTY = settings(
     max_examples=max(1, int(40 * TIMES)),

@@ -14,7 +14,7 @@ import pytest
 import riprap as rr
 from riprap.durations import UNITS
 from riprap.expressions import parse_schema
-from riprap.graph.operators import Sink
+from riprap.operators.sink import Sink
 
 
 @pytest.fixture

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 import riprap as rr
-from riprap.graph.operators import Functor, Operator, Sink, Source
+from riprap.graph.operator import Operator
+from riprap.operators.functor import Functor
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 
 
 def diamond() -> rr.Application:
@@ -303,7 +306,7 @@ def test_loading_says_what_is_missing(program: Path) -> None:
 
 
 def modules() -> list[str]:
-    found = ["riprap.adapters.json_lines", "tests.oracle"]
+    found = ["riprap.adapters.json_lines", "riprap.application", "riprap.windows", "tests.oracle"]
     packages = ("graph", "state", "operators", "compiler", "channels", "protection", "testing")
     for package in (f"riprap.{name}" for name in packages):
         path = importlib.import_module(package).__path__

@@ -10,7 +10,7 @@ import pytest
 
 import riprap as rr
 from riprap.durations import UNITS
-from riprap.graph.windows import Every, Window, span
+from riprap.windows import Every, Window, span
 
 Build = Callable[[rr.Application, rr.Stream, rr.Stream], object]
 

@@ -15,7 +15,7 @@ from tests.graphs.program import Circumstances, Program
 from tests.graphs.wording import condition, selection
 
 import riprap as rr
-from riprap.graph.windows import Emit, Window
+from riprap.windows import Emit, Window
 
 KEYS = ("k", "j", "i", "v")
 # Operators that let no punctuation pass, and those that make some.

@@ -13,7 +13,7 @@ from tests.graphs.routing import Named, computed, select_of, types_of
 from tests.operators.model import latest
 
 import riprap as rr
-from riprap.graph.windows import Window
+from riprap.windows import Window
 
 
 def labels_of(ports: Sequence[Any], several: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from tests.operators.model import KeyWindow, latest, needs_clock
 from tests.oracle import fold
 
 import riprap as rr
-from riprap.graph.windows import Emit, OnClose, Window
+from riprap.windows import Emit, OnClose, Window
 
 # (output, function, column): the column is None for count(*).
 Calls = tuple[tuple[str, str, Column | None], ...]

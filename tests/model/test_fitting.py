@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import riprap as rr
 from riprap.errors import ModelError
-from riprap.graph.windows import Every, Window
 from riprap.model import OperatorProfile, Profile
 from riprap.model.causes import UNFITTED
 from riprap.model.factors import explained, fit_factors
 from riprap.model.fitted_profile import blank_profile, put_in
 from riprap.model.fitting import Fit, fit_graph
 from riprap.model.outages import held_by_key, renewals
+from riprap.windows import Every, Window
 
 ROWS = [{"n": n, "k": f"k{n * 7 % 10}", "v": n % 3} for n in range(600)]
 SCHEMA = "n bigint, k string, v bigint"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from riprap.graph.windows import Emit, Every, OnClose, Window
 from riprap.state.hashing import hash_arrays
+from riprap.windows import Emit, Every, OnClose, Window
 
 Row = dict[str, Any]
 

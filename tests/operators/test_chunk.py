@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riprap.operators.chunk import (
+from riprap.kernels.chunk import (
     EVERY,
     FIRST,
     LAST,
@@ -25,8 +25,8 @@ from riprap.operators.chunk import (
     places,
     struct_of,
 )
-from riprap.operators.events import Events
-from riprap.operators.given import Given, Ticks, index_among
+from riprap.kernels.events import Events
+from riprap.kernels.given import Given, Ticks, index_among
 from riprap.state.keys import encode_keys
 
 

@@ -20,8 +20,8 @@ from tests.stages import Stage, cut, cuts
 import riprap as rr
 from riprap.errors import SealError
 from riprap.graph.graph import Graph
-from riprap.operators.custom import HELD
-from riprap.operators.objects import FORMAT
+from riprap.operators.custom.instances import HELD
+from riprap.operators.custom.objects import FORMAT
 from riprap.runtime import task
 from riprap.state.keys import encode_keys
 from riprap.state.seals import KEY, read_key, seal

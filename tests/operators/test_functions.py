@@ -28,8 +28,8 @@ from riprap.expressions import (
     parse_aggregates,
     parse_schema,
 )
-from riprap.operators import functions
-from riprap.operators.functions import compute_call
+from riprap.kernels import functions
+from riprap.kernels.functions import compute_call
 
 VALUES: dict[str, tuple[str, st.SearchStrategy[Any]]] = {
     "v": ("double", st.floats() | st.sampled_from([0.0, -0.0, -math.nan, 1e308, -1e308, 5e-324, 0.1])),

@@ -13,7 +13,7 @@ from tests.stages import cut, cuts, run_batches
 
 import riprap as rr
 from riprap.expressions import Scope, parse_condition, parse_schema
-from riprap.operators.functor import evaluate_condition
+from riprap.kernels.evaluation import evaluate_condition
 
 SCHEMA = parse_schema("seq bigint, k string, a int, b int")
 ROWS = st.lists(

@@ -18,9 +18,8 @@ from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
-from riprap.operators.chunk import Chunk
-from riprap.operators.gate import run_gate
-from riprap.operators.given import Given
+from riprap.kernels.chunk import Chunk
+from riprap.kernels.given import Given
 from riprap.state.keys import encode_keys
 
 SCHEMA = parse_schema("k string, port int, seq int, s string")
@@ -116,7 +115,7 @@ def test_what_several_answers_of_one_tuple_let_pass_is_told_apart() -> None:
     answers = Chunk({}, np.array([5, 5, 6]), code)
     what = Given(inputs=(data, answers), keys=keys, needed={"gate": frozenset({"seq"})})
 
-    (output,) = run_gate(gate, what).outputs
+    (output,) = gate.run(what).outputs
 
     assert output.columns["seq"].to_pylist() == [0, 1, 2]
     assert [*zip(output.rank, *output.path, strict=True)] == [(0, 0), (5, 0), (5, 1)]

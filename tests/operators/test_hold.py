@@ -15,7 +15,7 @@ from tests.oracle import Event, Row, hold_oracle
 from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
-from riprap.graph.operators import Throttle
+from riprap.operators.throttle import Throttle
 
 RULES = [("delay", 1), ("delay", 4), ("delay", 25), ("gap", 1), ("gap", 4), ("gap", 10)]
 

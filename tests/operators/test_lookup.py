@@ -17,8 +17,8 @@ from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
-from riprap.graph.operators import Lookup
 from riprap.operators import lookup as kernel
+from riprap.operators.lookup import Lookup
 
 SCHEMA = parse_schema("id int, part string, v int")
 TABLE = parse_schema("name string, id int, part string, price double")

@@ -14,8 +14,8 @@ from tests.customs import Seen, table_of, telling
 from tests.stages import Stage
 
 import riprap as rr
-from riprap.operators.custom import KEPT
-from riprap.operators.permits import Permits
+from riprap.operators.custom.instances import KEPT
+from riprap.operators.custom.permits import Permits
 from riprap.testing import forget_instances
 
 

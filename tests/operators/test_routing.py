@@ -19,10 +19,9 @@ from tests.stages import Stage, Tables, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
-from riprap.graph.operators import Punctor
-from riprap.operators.chunk import EVERY, Chunk, Marks, merge_streams
-from riprap.operators.given import Given
-from riprap.operators.routing import run_punctor
+from riprap.kernels.chunk import EVERY, Chunk, Marks, merge_streams
+from riprap.kernels.given import Given
+from riprap.operators.punctor import Punctor
 from riprap.state.keys import encode_keys
 
 SCHEMA = parse_schema("k string, v int")
@@ -318,7 +317,7 @@ def test_a_punctor_keeps_everything_in_order(data: st.DataObject, depth: int, pl
     chunk = data.draw(chunks(depth))
     keys, _ = encode_keys([], 0)
 
-    result = run_punctor(punctor(place), Given(inputs=(chunk,), keys=keys, needed={"it": frozenset({"v"})}))
+    result = punctor(place).run(Given(inputs=(chunk,), keys=keys, needed={"it": frozenset({"v"})}))
 
     (out,) = result.outputs
     before = [None if v is None else {"v": v} for v, _ in elements_of(chunk)]

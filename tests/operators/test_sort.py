@@ -20,7 +20,7 @@ from tests.stages import Stage, cut, cuts, dealings, run_batches
 
 import riprap as rr
 from riprap.expressions import parse_schema
-from riprap.graph.windows import Window
+from riprap.windows import Window
 
 WINDOWS: dict[str, tuple[Window, dict[str, Any]]] = {
     "count": (rr.tumbling(tuples=4), {"tuples": 4}),

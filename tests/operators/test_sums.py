@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.oracle import exact_sum
 
-from riprap.operators.sums import central_squares, double_sums
-from riprap.operators.wholes import whole_means, whole_sums
+from riprap.kernels.sums import central_squares, double_sums
+from riprap.kernels.wholes import whole_means, whole_sums
 
 Extents = list[tuple[int, int]]
 

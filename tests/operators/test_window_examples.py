@@ -11,8 +11,8 @@ from tests.operators.windowed import Happening, Rule, application, clock_of, exp
 from tests.stages import Stage
 
 import riprap as rr
-from riprap.graph.windows import Emit, Window
 from riprap.state.windows import tuples_in
+from riprap.windows import Emit, Window
 
 MILLI = 1000
 

@@ -12,7 +12,7 @@ from tests.operators.windowed import FEED, Happening, Rule, expected, feed_of, r
 from tests.stages import cut, cuts, dealings, run_batches
 
 import riprap as rr
-from riprap.graph.windows import Emit, Window
+from riprap.windows import Emit, Window
 
 MILLI = 1000
 TIMES = st.integers(-4, 30).map(lambda n: n * MILLI) | st.integers(-3 * MILLI, 20 * MILLI)

@@ -17,7 +17,7 @@ from tests.stages import Stage
 import riprap as rr
 from riprap.expressions import parse_schema
 from riprap.faults.replay import StreamPiece
-from riprap.graph.windows import Emit, Window
+from riprap.windows import Emit, Window
 
 FEED = parse_schema("at bigint, pos bigint, k string, j string, id bigint, t timestamp, x double, i bigint")
 CLOCK = parse_schema("at bigint, pos bigint, t timestamp")

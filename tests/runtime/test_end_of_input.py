@@ -13,7 +13,7 @@ from tests.runtime.harness import wait_until
 import riprap as rr
 from riprap.compiler import Plan, compile_graph
 from riprap.feeds.fetch_stop import FetchStop
-from riprap.graph.operators import Outlet
+from riprap.operators.channel import Outlet
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.inflow import open_inflow, read_piece
 from riprap.runtime.offsets import END, Inflow, Offset

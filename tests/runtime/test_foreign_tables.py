@@ -18,7 +18,7 @@ from riprap.errors import GraphError, RunError
 from riprap.feeds.listed_feed import ListedFeed, spool_rows
 from riprap.feeds.reading import read_rows
 from riprap.graph.connectors import SourceConnector
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 AT = datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 ZONED = pd.Timestamp(AT).tz_convert("Europe/Berlin")

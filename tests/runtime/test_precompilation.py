@@ -9,7 +9,8 @@ from tests.stages import run_batches
 
 import riprap as rr
 from riprap.cli.followed_run import _notice
-from riprap.machine_code import code_folder, known
+from riprap.machine_code import known
+from riprap.machine_code.keeping import code_folder
 from riprap.runtime import precompilation
 from riprap.runtime.precompilation import Precompilation
 

@@ -25,7 +25,7 @@ from riprap.feeds.listed_feed import ListedFeed, spool_rows
 from riprap.feeds.reading import read_rows
 from riprap.feeds.segments import FeedSegment, SegmentLog
 from riprap.graph.connectors import SourceConnector
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.runtime.positions import Positions
 from riprap.runtime.start import check_files
 

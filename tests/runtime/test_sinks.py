@@ -18,7 +18,7 @@ import riprap as rr
 from riprap.errors import GraphError, OperatorError, RunError
 from riprap.expressions import parse_schema
 from riprap.graph.connectors import FileSink, SinkConnector
-from riprap.graph.operators import Sink
+from riprap.operators.sink import Sink
 from riprap.runtime import file_publisher
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.outflow import ResultReader

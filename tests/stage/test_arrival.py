@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riprap.operators.chunk import EVERY, order_numbers
-from riprap.operators.events import Events
-from riprap.operators.given import Given
+from riprap.kernels.chunk import EVERY, order_numbers
+from riprap.kernels.events import Events
+from riprap.kernels.given import Given
 from riprap.stage.arrival import Arrival, Intake, ReadRows, arrive
 from riprap.state.hashing import buckets_of, hash_arrays
 from riprap.state.keys import encode_keys

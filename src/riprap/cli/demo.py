@@ -20,7 +20,7 @@ from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, positive
 from riprap.cli.demonstrations import DEMONSTRATIONS, Demonstration
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.graph.operators import Sink
+from riprap.operators.sink import Sink
 
 SUMMARY = "make input for a built-in application, run it, show the best of what it finds"
 EXAMPLES = """\

@@ -18,7 +18,8 @@ from riprap.compiler import Layout, compile_graph
 from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
+from riprap.graph.operator import Operator
+from riprap.operators.channel import Inlet, Outlet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,7 +168,7 @@ def _operators(graph: Graph) -> Table:
 
 
 def _does(operator: Operator) -> str:
-    promise = operator.promise if isinstance(operator, Source | Sink) else None
+    promise = operator.promise
     return f"{operator.summary()} ({promise})" if promise else operator.summary()
 
 

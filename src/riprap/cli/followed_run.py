@@ -23,8 +23,8 @@ from riprap.cli.summary import Summary, Tally, summarise
 from riprap.errors import RiprapError, RunError
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
+from riprap.operators.source import Source
 
 if TYPE_CHECKING:
     from riprap.runtime import Progress as RunProgress

@@ -286,16 +286,11 @@ def _elements(graph: rr.Graph) -> tuple[tuple[str, ...], ...]:
     """Return the operators of each processing element."""
     from riprap.compiler import compile_graph
     from riprap.faults.placement import unprotected
-    from riprap.graph.operators import Inlet, Outlet, Source
+    from riprap.operators.channel import Inlet, Outlet
 
     plans = compile_graph(unprotected(graph), buckets=1, tasks=1).plans
     return tuple(
-        tuple(
-            o.name
-            for o in p.graph
-            if not isinstance(o, Inlet | Outlet) and not (isinstance(o, Source) and o.tick is not None)
-        )
-        for p in plans
+        tuple(o.name for o in p.graph if not isinstance(o, Inlet | Outlet) and o.tick is None) for p in plans
     )
 
 

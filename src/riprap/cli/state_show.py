@@ -66,7 +66,7 @@ def _chosen(state: StateVersion, about: About, slot: str | None) -> Mapping[str,
 
 def _loader(run: Inspection, about: About, manifest: Any) -> ShowObject:
     """Return what shows an object: to load a pickle is to run it, so seals are insisted on where there are any."""
-    from riprap.operators.objects import loads
+    from riprap.operators.custom.objects import loads
     from riprap.runtime.task import load_plan
 
     if not about.objects:

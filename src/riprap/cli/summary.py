@@ -13,7 +13,7 @@ from rich.table import Table
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.graph.connectors import FileSink
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink
+from riprap.operators.sink import Sink
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.rolled_lines import Following
 

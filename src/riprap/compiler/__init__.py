@@ -17,9 +17,10 @@ from riprap.compiler.passes import (
     source_tags,
 )
 from riprap.errors import GraphError
-from riprap.graph.connectors import FromKafka, FromSpark, Memory, Rows
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Inlet, Lookup, Operator, Outlet, Sink, Source
+from riprap.graph.operator import Operator
+from riprap.operators.channel import Inlet, Outlet
+from riprap.operators.source import Source
 from riprap.protection import Settled
 from riprap.stage.arrival import Intake
 from riprap.stage.plan import ChannelPlan, Layout, Plan
@@ -203,7 +204,7 @@ def _plan(
             key=_entry_key(element, stream),
             ordering=o.ordering if isinstance(o, Source) and len(sources) > 1 else None,
             # A clock is kept where it is heard, and nothing is kept where Spark reads.
-            tick=o.tick if isinstance(o, Source | Inlet) and not element.ingests else None,
+            tick=None if element.ingests else o.tick,
             number=sources.index(graph[stream]) if isinstance(o, Source) else None,
             root=foreign.index(inlets[stream].root) if foreign else None,
         )
@@ -243,9 +244,8 @@ def _read_beside(graph: Graph, entry: Intake) -> frozenset[str]:
 
 
 def _inlet(graph: Graph, stream: str, channel: ChannelPlan) -> Inlet:
-    producer = graph.producer(stream)
-    tick = producer.tick if isinstance(producer, Source) else None
-    return Inlet(name=stream, location=producer.location, ports=(), schema=channel.schema, tick=tick)
+    made_by = graph.producer(stream)
+    return Inlet(name=stream, location=made_by.location, ports=(), schema=channel.schema, tick=made_by.tick)
 
 
 def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Outlet:
@@ -260,14 +260,4 @@ def _bare(operator: Operator) -> Operator:
     if operator.protect is not None:
         settled = Settled(saved=operator.saving, kept=operator.replays)
         operator = dataclasses.replace(operator, protect=settled)
-    if isinstance(operator, Sink):
-        return dataclasses.replace(operator, connector=Memory())
-    if isinstance(operator, Lookup) and isinstance(operator.table, Rows):
-        return dataclasses.replace(operator, table=Rows(table=operator.table_schema.empty_table()))
-    if isinstance(operator, Source) and isinstance(operator.connector, Rows):
-        return dataclasses.replace(operator, connector=Rows(table=operator.connector.schema.empty_table()))
-    if isinstance(operator, Source) and isinstance(operator.connector, FromKafka):
-        return dataclasses.replace(operator, connector=dataclasses.replace(operator.connector, options={}))
-    if isinstance(operator, Source) and isinstance(operator.connector, FromSpark):
-        return dataclasses.replace(operator, connector=dataclasses.replace(operator.connector, build=str))
-    return operator
+    return operator.bare()

@@ -16,7 +16,8 @@ import pyarrow as pa
 from riprap.errors import GraphError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Lookup, Operator, Source
+from riprap.graph.operator import Operator
+from riprap.operators.source import Source
 
 # For each column of a stream: the columns of entries that it is a plain copy of, by entry.
 Lineage = Mapping[str, Mapping[str, str]]
@@ -101,7 +102,7 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator) -> Draft:
         beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests)
         return next(beside, None) or _made(elements, Draft("", 0))
     highest = max(feeding, key=lambda e: e.level)
-    again = not (highest.replays and isinstance(operator, Lookup))
+    again = not (highest.replays and operator.looks_up)
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it, if it can do so again.
         return highest
@@ -133,7 +134,7 @@ def _takes(graph: Graph, element: Draft, operator: Operator) -> bool:
     outside = [s for s in operator.inputs if s not in element.streams]
     if element.ingests or (outside and element.reads_sources):
         return False
-    if element.replays and (operator.stateful or isinstance(operator, Lookup)):
+    if element.replays and (operator.stateful or operator.looks_up):
         return False
     if operator.key is None:
         return True
@@ -253,13 +254,11 @@ def _check_replays(graph: Graph, element: Draft) -> None:
     operator = next((o for o in element.operators if o.replays), None)
     if operator is None:
         return
-    others = [o for o in element.operators if (o.stateful or isinstance(o, Lookup)) and o is not operator]
+    others = [o for o in element.operators if (o.stateful or o.looks_up) and o is not operator]
     if element.reads_sources:
         why = f"'{element.name}' reads sources"
     elif others:
-        what = (
-            "whose table of then nobody has" if isinstance(others[0], Lookup) else "with a state of its own"
-        )
+        what = "whose table of then nobody has" if others[0].looks_up else "with a state of its own"
         why = f"'{element.name}' also has {others[0].kind} '{others[0].name}', {what}"
     elif graph.restarts.get(element.name, "resume") == "live":
         why = f"'{element.name}' restarts live, which would lose tuples"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 
 def refuse_policies(graph: Graph) -> None:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from riprap.errors import GraphError
 from riprap.graph.faults import Fault
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Operator, Source
-from riprap.graph.operators.faulty import Role
+from riprap.graph.operator import Operator
+from riprap.operators.faulty import Faulty, Role
+from riprap.operators.source import Source
 
 # For each target a fault of all the streams it reads, or one for each of some.
 WovenFaults = Mapping[str, Fault | Mapping[str, Fault]]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator
-from riprap.graph.windows import Window, span
+from riprap.graph.operator import Operator
+from riprap.windows import Window, span
 
 
 def shorten(text: str, limit: int) -> str:

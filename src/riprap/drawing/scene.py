@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from riprap.drawing.labels import feedbacks, lines_of, shorten, shorten_name, streams_label, window_label
 from riprap.drawing.layout import Arrangement, Edge, Slot, lay_out
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator
+from riprap.graph.operator import Operator
 
 NAME_LIMIT, DETAIL_LIMIT, DETAIL_LINES, LABEL_LIMIT = 22, 31, 4, 18
 KIND_AT, NAME_AT, LINE = 15.0, 31.0, 13.0  # baselines from the top of a box, and from line to line

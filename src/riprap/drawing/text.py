@@ -20,7 +20,7 @@ from riprap.drawing.canvas import Canvas, Leg, Wire, route
 from riprap.drawing.labels import feedbacks, shorten, shorten_name, streams_label, window_label
 from riprap.drawing.layout import Arrangement, Slot, lay_out
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator
+from riprap.graph.operator import Operator
 
 _LEGEND = "Doubled boxes keep state."
 _IN = "in: the processing element."

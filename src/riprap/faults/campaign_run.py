@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import xxhash
 
+from riprap.application import Application
 from riprap.drawing import draw_svg
 from riprap.faults.campaign import Campaign
 from riprap.faults.curves import over_time
@@ -32,10 +33,8 @@ from riprap.faults.scored_trials import (
 )
 from riprap.faults.setup import Setup
 from riprap.faults.streaming_time import streaming_seconds
-from riprap.graph.application import Application
 from riprap.graph.faults import Crash
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Custom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,7 +188,7 @@ def _about(graph: Graph, setup: Setup) -> dict[str, Any]:
     tables = {
         name: _digest(dict(zip(t.column_names, t.columns, strict=True))) for name, t in setup.tables.items()
     }
-    code = {o.name: _code(o.made_by) for o in graph.of_kind(Custom)}
+    code = {o.name: _code(o.written_by) for o in graph if o.written_by is not None}
     own: dict[str, object] = {f"model {name}": model for name, model in setup.campaign.models.items()}
     own |= {
         f"protection of {name}": m.protection

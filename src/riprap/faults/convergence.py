@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.arrays import Bools
-from riprap.operators.custom import HELD
-from riprap.operators.given import Pages
+from riprap.kernels.given import Pages
+from riprap.operators.custom.instances import HELD
 from riprap.state.hashing import Hashes
 from riprap.state.windows import counters_of, hashes_of, held_of, merge, ranges, window_of
 

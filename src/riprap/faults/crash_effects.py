@@ -12,8 +12,9 @@ from riprap.faults.golden import Golden
 from riprap.faults.targets import Incoming
 from riprap.graph.faults import Crash, Replicas
 from riprap.graph.graph import Graph, Restart
-from riprap.graph.operators import Faulty, Operator
-from riprap.operators.given import Pages
+from riprap.graph.operator import Operator
+from riprap.kernels.given import Pages
+from riprap.operators.faulty import Faulty
 from riprap.protection import OperatorOutage, Policy
 from riprap.protection.policy import Holds
 from riprap.stage.fused import State

@@ -19,8 +19,9 @@ from riprap.feeds.reading import read_rows
 from riprap.feeds.tables import Tables, load_tables
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Lookup, Source
-from riprap.operators.chunk import order_numbers
+from riprap.kernels.chunk import order_numbers
+from riprap.operators.lookup import Lookup
+from riprap.operators.source import Source
 from riprap.stage.arrival import ReadRows
 
 _ALL = 2**60

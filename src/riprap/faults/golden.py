@@ -16,7 +16,10 @@ from riprap.faults.feeds import CampaignInput
 from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Player, StreamPiece
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Operator, Outlet, Source
+from riprap.graph.operator import Operator
+from riprap.operators.channel import Outlet
+from riprap.operators.faulty import Faulty
+from riprap.operators.source import Source
 from riprap.stage.arrival import Arrival, ReadRows
 from riprap.stage.fused import State
 

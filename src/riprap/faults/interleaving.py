@@ -10,7 +10,7 @@ from riprap.errors import GraphError
 from riprap.faults.models import Lag
 from riprap.graph.faults import Fault
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty
+from riprap.operators.faulty import Faulty
 
 _BEHIND = "behind_lags"
 

@@ -17,7 +17,7 @@ from riprap.expressions.tree import Columns
 from riprap.faults.replay import StreamPiece, concatenate
 from riprap.faults.scores import Cut, Score
 from riprap.faults.trial import Difference, pairs
-from riprap.operators.chunk import order_numbers
+from riprap.kernels.chunk import order_numbers
 from riprap.stage.arrival import Tags
 from riprap.state.hashing import Hashes, hash_arrays
 from riprap.state.windows import ranges

@@ -14,7 +14,11 @@ from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Targets
 from riprap.graph.faults import Crash, FaultModel
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Inlet, Operator, Sink, Source
+from riprap.graph.operator import Operator
+from riprap.operators.channel import Inlet
+from riprap.operators.faulty import Faulty
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
     chosen: dict[str, str] = {}
     stand_in: dict[str, str] = {}
     for operator in _breadth_first(graph, leading):
-        if isinstance(operator, Source) and operator.tick is not None:
+        if operator.tick is not None:
             continue
         why = _why(graph, operator, leading, stateful=isinstance(model, Crash))
         before = [b.name for b in graph.before(operator) if b.name in stand_in]
@@ -58,7 +62,7 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
 
 def _changing(graph: Graph, columns: Sequence[str], leading: set[str]) -> Iterator[FaultTarget]:
     for operator in _breadth_first(graph, leading):
-        if isinstance(operator, Sink) or (isinstance(operator, Source) and operator.tick is not None):
+        if isinstance(operator, Sink) or operator.tick is not None:
             continue
         streams = [s for port in operator.ports for s in port] or [operator.name]
         changed = [c for c in columns if any(c in graph.schema_of(s).names for s in streams)]
@@ -109,7 +113,7 @@ def _named(graph: Graph, targets: Targets) -> Targets:
             names = ", ".join(sorted(operators))
             raise GraphError(f"there is no operator '{name}' to inject faults at; there are: {names}")
         operator = operators[name]
-        if isinstance(operator, Source) and operator.tick is not None:
+        if operator.tick is not None:
             raise GraphError(
                 f"'{name}' is a clock: its ticks go to every operator that hears it, and are not tuples"
             )
@@ -163,7 +167,7 @@ def _why(graph: Graph, operator: Operator, leading: set[str], *, stateful: bool)
         return "a source"
     if isinstance(operator, Sink):
         return None
-    before = [b for b in graph.before(operator) if not (isinstance(b, Source) and b.tick is not None)]
+    before = [b for b in graph.before(operator) if b.tick is None]
     if len({s for port in operator.ports for s in port}) > 1:
         return "several streams come in"
     shared = [b.name for b in before if len([o for o in graph.after(b) if o.name in leading]) > 1]

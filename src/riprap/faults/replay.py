@@ -12,7 +12,7 @@ from riprap.arrays import Ints
 from riprap.compiler import Plan
 from riprap.faults.models.lag import lagging_ranks
 from riprap.graph.faults import Fault
-from riprap.operators.chunk import EVERY, Chunk, Marks, concatenate_arrays
+from riprap.kernels.chunk import EVERY, Chunk, Marks, concatenate_arrays
 from riprap.stage.arrival import Arrival, ReadRows, Tags, key_rows
 from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import State

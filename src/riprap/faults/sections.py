@@ -14,7 +14,7 @@ from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign
 from riprap.faults.outputs import NOWHERE, Form, SinkOutput, places
 from riprap.faults.replay import StreamPiece
-from riprap.graph.operators import Operator
+from riprap.graph.operator import Operator
 
 
 def lay_out(

@@ -26,8 +26,9 @@ from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
 from riprap.graph.faults import Crash, Fault, FaultModel, Replicas
 from riprap.graph.graph import Graph, Restart
-from riprap.graph.operators import Faulty, Inlet
-from riprap.operators.given import Pages
+from riprap.kernels.given import Pages
+from riprap.operators.channel import Inlet
+from riprap.operators.faulty import Faulty
 from riprap.state.hashing import Hashes
 
 BLOCK_ROWS = 25_000

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from riprap.graph.connectors import Files, Rows, memory
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink, Source
 from riprap.graph.options import RunOptions
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,9 @@ from riprap.faults.feeds import CampaignInput
 from riprap.faults.golden import Golden
 from riprap.graph.faults import Stretch
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Faulty, Inlet
-from riprap.operators.chunk import FIRST
+from riprap.kernels.chunk import FIRST
+from riprap.operators.channel import Inlet
+from riprap.operators.faulty import Faulty
 from riprap.state.hashing import Hashes
 
 

@@ -22,8 +22,9 @@ from riprap.faults.convergence import held_by, same, same_values
 from riprap.faults.golden import Golden, GoldenBlock, Replaced, play_golden, rows_of, sent
 from riprap.faults.interleaving import lags_of
 from riprap.faults.replay import Played, Player, StreamPiece, concatenate, joined, of_keys
-from riprap.graph.operators import Custom, Outlet, Sink
-from riprap.operators.given import Pages
+from riprap.kernels.given import Pages
+from riprap.operators.channel import Outlet
+from riprap.operators.sink import Sink
 from riprap.stage.arrival import Arrival, Tags
 from riprap.stage.fused import State
 from riprap.stage.plan import is_clock
@@ -111,7 +112,7 @@ def _needs_all(plan: Plan) -> bool:
     """
     return (
         not any(entry.key for entry in plan.entries)
-        or bool(plan.graph.of_kind(Custom))
+        or not all(o.by_key_alone for o in plan.graph)
         or (bool(plan.inlets) and bool(lags_of(plan.graph)))
     )
 

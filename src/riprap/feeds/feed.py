@@ -14,7 +14,7 @@ from riprap.feeds.fetched_feed import FetchedFeed
 from riprap.feeds.listed_feed import ListedFeed
 from riprap.feeds.segments import SegmentLog
 from riprap.graph import connectors
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 
 class Feed(Protocol):

@@ -15,8 +15,8 @@ from riprap.feeds.quarantine import set_aside
 from riprap.feeds.segments import FeedSegment, SegmentLog
 from riprap.graph import connectors
 from riprap.graph.connectors import Cursor, Fetched
-from riprap.graph.operators import Source
-from riprap.operators.user_code import FAILURES, describe
+from riprap.kernels.user_code import FAILURES, describe
+from riprap.operators.source import Source
 from riprap.state.leases import lock
 
 _POLL_SECONDS = 0.1

@@ -17,7 +17,7 @@ from riprap.feeds.pacing import PACE
 from riprap.feeds.quarantine import set_aside
 from riprap.feeds.segments import SPOOL_ROWS, FeedSegment, SegmentLog, record_batches, write_arrow
 from riprap.graph.connectors import Files, Generated, Rows
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.state.durable_files import put_in_place
 
 MEMORY = "memory"

@@ -8,7 +8,7 @@ from pathlib import Path
 from riprap.adapters.bad_records import write_quarantine
 from riprap.errors import RunError
 from riprap.graph.connectors import BadRecord
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 
 def set_aside(source: Source, folder: Path, number: int, bad: Sequence[BadRecord]) -> None:

@@ -18,7 +18,7 @@ from riprap.expressions import hold, normalise, type_name
 from riprap.feeds.pacing import read_pace
 from riprap.feeds.segments import FeedSegment, record_batches
 from riprap.graph.connectors.columns import remedy
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.stage import arrival
 
 # A text column that Parquet stores in fewer bytes a value than this has few distinct values: it is read as those and

@@ -31,8 +31,7 @@ from riprap.errors import RunError
 from riprap.feeds.segments import record_batches
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Lookup
-from riprap.operators.lookup import index_table
+from riprap.operators.lookup import Lookup, index_table
 from riprap.state.durable_files import checking, load_json, put_in_place, save_json
 
 FORMAT = "riprap-tables/1"

@@ -1,8 +1,6 @@
-"""Describing a dataflow: operators, streams, windows and policies as values. Nothing here runs anything."""
+"""Describing a dataflow: streams, operators, policies and the graph of them as values. Nothing here runs anything."""
 
-from riprap.graph.application import Application
 from riprap.graph.graph import Graph
-from riprap.graph.loading import load
 from riprap.graph.stream import Stream
 
-__all__ = ["Application", "Graph", "Stream", "load"]
+__all__ = ["Graph", "Stream"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
@@ -13,10 +13,12 @@ from riprap.errors import GraphError
 from riprap.expressions import ExpressionError, type_name
 from riprap.graph.location import Location
 from riprap.graph.stream import Stream
-from riprap.graph.windows import Window
+from riprap.protection import Policy, check_policy
+from riprap.windows import Window
 
 if TYPE_CHECKING:
-    from riprap.graph.building.builder import Builder
+    from riprap.graph.builder import Builder
+    from riprap.graph.operator import Operator
 
 Port = Stream | Sequence[Stream]
 
@@ -30,6 +32,15 @@ class Inputs:
 
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+class Basics(TypedDict):
+    """What every operator is made with."""
+
+    name: str
+    location: Location
+    ports: tuple[tuple[str, ...], ...]
+    protect: Policy | None
 
 
 class Here:
@@ -70,9 +81,21 @@ class Here:
                     "Ticks go to the clock= of operators that measure time",
                 )
 
+    def add(self, operator: Operator) -> Stream:
+        """Add the operator, unless its policy objects, and return its stream."""
+        against = check_policy(operator.protect, operator)
+        if against is not None:
+            raise self.error(*against)
+        return self._application.add(operator)
+
     def error(self, problem: str, do: str) -> GraphError:
         line = f"\n    {self.location.code}" if self.location.code else ""
         return GraphError(f"{self.kind} '{self.name}' ({self.location}): {problem}. {do}{line}")
+
+    def basics(self, *ports: Inputs, protect: Policy | None = None) -> Basics:
+        """Return what every operator is made with."""
+        streams = tuple(port.streams for port in ports)
+        return Basics(name=self.full_name, location=self.location, ports=streams, protect=protect)
 
     def __enter__(self) -> None: ...
 
@@ -158,6 +181,30 @@ class Here:
             ):
                 raise self.error(f"delta= needs a number, '{window.on}' is {type_name(kind)}", "Cast it")
         return window
+
+    def outputs(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Check the names an operator gives to its output streams, and return them in full."""
+        found: dict[str, None] = {}
+        for name in names:
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise self.error(
+                    f"an output's name is {name!r}",
+                    "Names are letters, digits and '_', starting with a letter",
+                )
+            full = self.full_name.removesuffix(self.name) + name
+            taken = self._application.taken(full)
+            if taken is not None:
+                raise self.error(
+                    f"its output's name '{name}' is taken by {taken.kind} at {taken.location}",
+                    "Streams and operators share their names: give each its own",
+                )
+            if full == self.full_name or full in found:
+                what = "the operator's own" if full == self.full_name else "another output's"
+                raise self.error(f"its output's name '{name}' is {what}", "Give each its own")
+            found[full] = None
+        if not found:
+            raise self.error("it has no outputs", "Name at least one in outputs=")
+        return tuple(found)
 
 
 def has(schema: pa.Schema) -> str:

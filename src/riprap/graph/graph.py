@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import pyarrow as pa
 
 from riprap.errors import GraphError
-from riprap.graph.operators import Operator, Sink, Source
+from riprap.graph.operator import Operator
 
 Restart = Literal["resume", "live"]
 Folded = TypeVar("Folded")
@@ -112,7 +112,7 @@ class Graph:
         reached: list[str] = []
         for operator in self.operators:
             before = {b.name for b in self.before(operator)}
-            if before & {name, *reached} and not isinstance(operator, Sink):
+            if before & {name, *reached} and operator.outputs:
                 reached.append(operator.name)
         return tuple(reached)
 
@@ -131,15 +131,15 @@ class Graph:
         return results
 
     def _check_ends(self) -> None:
-        if not self.of_kind(Source):
+        if all(o.ports for o in self.operators):
             raise GraphError(f"application '{self.name}' has no source: add one with app.source(...)")
-        if not self.of_kind(Sink):
+        if all(o.outputs for o in self.operators):
             raise GraphError(
                 f"application '{self.name}' has no sink: end it with app.sink(name, stream, ...)"
             )
         steering = {stream for o in self.operators for stream in o.control}
         reaches = self.fold(
-            lambda o, after: isinstance(o, Sink) or bool(steering & set(o.outputs)) or any(after), upward=True
+            lambda o, after: not o.outputs or bool(steering & set(o.outputs)) or any(after), upward=True
         )
         for operator in self.operators:
             if not reaches[operator.name]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from riprap.expressions import type_name
 
 if TYPE_CHECKING:
-    from riprap.graph.building.builder import Builder
+    from riprap.graph.builder import Builder
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
 from riprap.model.causes import KEPT, UNFITTED
 from riprap.model.fitting import Fit
 from riprap.model.profile import OperatorProfile, Port, Profile
+from riprap.operators.source import Source
 
 
 def put_in(profile: Profile, fits: Sequence[Fit]) -> Profile:
@@ -41,9 +41,7 @@ def blank_profile(graph: Graph, rate: float) -> Profile:
     """Return a profile in which nothing is measured."""
     sources = [s.name for s in graph.of_kind(Source) if s.tick is None]
     operators: Mapping[str, OperatorProfile] = {
-        o.name: OperatorProfile(ports=(Port(),) * max(1, len(o.ports)))
-        for o in graph
-        if not (isinstance(o, Source) and o.tick is not None)
+        o.name: OperatorProfile(ports=(Port(),) * max(1, len(o.ports))) for o in graph if o.tick is None
     }
     return Profile(
         rates={name: rate / len(sources) for name in sources},

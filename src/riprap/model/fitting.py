@@ -17,11 +17,11 @@ import numpy.typing as npt
 from riprap.arrays import Floats
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Custom, Operator
-from riprap.graph.windows import Window
+from riprap.graph.operator import Operator
 from riprap.model.factors import explained, fit_factors
 from riprap.model.outages import held_by_key, renewals
-from riprap.model.watched_ports import PortStream, stateful_ports, watch_ports, window_of
+from riprap.model.watched_ports import PortStream, stateful_ports, watch_ports
+from riprap.windows import Window
 
 RATES = (250.0, 350.0, 450.0, 550.0)
 RECOVERIES = tuple(float(second) for second in range(1, 18))
@@ -92,7 +92,7 @@ def _streams(graph: Graph) -> dict[tuple[str, int], PortStream]:
         return watch_ports(graph)
     except ModelError:
         ports = stateful_ports(graph)
-        if any(_renews(window_of(*each)) for each in ports):
+        if any(_renews(operator.window_of(port)) for operator, port in ports):
             raise
         none = PortStream(np.empty(0, np.int64), None, 0.0, 0.0)
         return {(operator.name, port): none for operator, port in ports}
@@ -113,7 +113,7 @@ def fit_port(
     rng: np.random.Generator,
 ) -> Fit:
     """Fit a stateful port to the tuples that came in."""
-    window = window_of(operator, port)
+    window = operator.window_of(port)
     outages = [(rate, second, round(rate * stream.share * second)) for rate in rates for second in recoveries]
     if window is not None and window.tuples is not None:
         return _by_tuples(operator, port, stream, window, outages, points, rng)
@@ -134,7 +134,7 @@ def fit_port(
 def _unrenewed(operator: Operator, port: int) -> str:
     taken = "its state does not renew itself by tuples alone; taken for right again after as many as it holds"
     one = ", where an object of a class counts as one: give the state by hand"
-    return f"{_at(operator, port)}: {taken} (gamma * state){one if isinstance(operator, Custom) else ''}"
+    return f"{_at(operator, port)}: {taken} (gamma * state){one if operator.holds_objects else ''}"
 
 
 def _by_tuples(

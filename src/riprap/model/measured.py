@@ -7,7 +7,8 @@ from typing import Any
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink, Source
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 
 
 def output_over_time(

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator, Sink, Source
+from riprap.graph.operator import Operator
 from riprap.model.profile import OperatorProfile, Port, Profile
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Part:
 
 def parts_of(graph: Graph, profile: Profile) -> tuple[Part, ...]:
     """Put an application and its profile together, in the graph's order."""
-    operators = [o for o in graph if not (isinstance(o, Source) and o.tick is not None)]
+    operators = [o for o in graph if o.tick is None]
     _check_names(graph, operators, profile)
     punctuated: set[str] = set()
     parts = []

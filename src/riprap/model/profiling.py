@@ -14,10 +14,12 @@ from typing import Any
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Operator, Sink, Source
-from riprap.graph.windows import Window
-from riprap.model.causes import answers_punctuation, period_of, speaks, unmeasured
+from riprap.graph.operator import Operator
+from riprap.model.causes import unmeasured
 from riprap.model.profile import OperatorProfile, Port, Profile
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
+from riprap.windows import Window
 
 MetricsLine = Mapping[str, Any]
 
@@ -46,11 +48,7 @@ def measure_profile(
     rates = measuring.rates(rate, live=live)
     total = sum(measuring.totals(source).tuples_in for source in rates)
     seconds = total / sum(rates.values())
-    operators = {
-        o.name: measuring.operator(o, seconds)
-        for o in graph
-        if not (isinstance(o, Source) and o.tick is not None)
-    }
+    operators = {o.name: measuring.operator(o, seconds) for o in graph if o.tick is None}
     marked = {o.name for o in graph if measuring.totals(o.name).marks_in}
     assumed = (*measuring.assumed, *unmeasured(graph, operators, marked))
     return Profile(rates=rates, operators=operators, assumed=assumed)
@@ -152,8 +150,9 @@ class _Measuring:
         time, states = self._time(operator), self._states(operator)
         if not totals.tuples_in:
             self.assumed.append(f"{operator.name}: nothing came in, so its time and selectivity are unknown")
-        tick = period_of(operator)
-        heeds = answers_punctuation(operator)
+        tick = operator.period / 1_000_000 if operator.period is not None else None
+        window = operator.window_of(0)
+        heeds = window is not None and window.punctuation
         put_out = sum(totals.streams.values())
         silent = tick is not None or heeds
         ports = tuple(
@@ -177,7 +176,7 @@ class _Measuring:
         """Share what came out among the ports that can have brought it about, in proportion to their tuples."""
         if not operator.outputs:
             return 1.0
-        speaking = [n for n in range(len(totals.ports)) if speaks(operator, n)]
+        speaking = [n for n in range(len(totals.ports)) if operator.brings_about(n)]
         came = sum(totals.ports[n] for n in speaking)
         if port not in speaking or not came:
             shares = dict.fromkeys(totals.streams, 0.0 if totals.tuples_in else 1.0)

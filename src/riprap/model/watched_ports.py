@@ -19,9 +19,8 @@ from riprap.faults.golden import Golden, play_golden
 from riprap.faults.placement import unprotected
 from riprap.faults.replay import StreamPiece, concatenate
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Aggregate, Join, Operator, Sort
-from riprap.graph.windows import Window
-from riprap.operators.chunk import FIRST, order_numbers
+from riprap.graph.operator import Operator
+from riprap.kernels.chunk import FIRST, order_numbers
 from riprap.state.windows import held_of, merge
 
 _BLOCK_ROWS = 25_000
@@ -43,13 +42,6 @@ class PortStream:
 def stateful_ports(graph: Graph) -> list[tuple[Operator, int]]:
     """List the ports that tuples are remembered of."""
     return [(o, port) for o in graph for port in sorted({_port_of(o, slot) for slot in o.slots})]
-
-
-def window_of(operator: Operator, port: int) -> Window | None:
-    """Return the window that a port's tuples are held in, if there is one."""
-    if isinstance(operator, Join):
-        return operator.windows[port]
-    return operator.window if isinstance(operator, Aggregate | Sort) else None
 
 
 def watch_ports(graph: Graph) -> dict[tuple[str, int], PortStream]:
@@ -78,15 +70,14 @@ def watch_ports(graph: Graph) -> dict[tuple[str, int], PortStream]:
 def _watched(golden: Golden, operator: Operator, port: int, total: int) -> PortStream:
     pieces = [_stream(golden, stream) for stream in operator.ports[port]]
     order = _in_order(pieces)
-    window = window_of(operator, port)
+    window = operator.window_of(port)
     columns = {
         name: pa.concat_arrays([normalise(piece.columns[name]) for piece in pieces]).take(pa.array(order))
         for name in dict.fromkeys((*(operator.key or ()), *((window.on,) if window and window.on else ())))
     }
     keys = [columns[name] for name in operator.key or ()]
     kept = np.arange(len(order))
-    if isinstance(operator, Join) and keys:
-        # A null key meets nothing, and is not kept.
+    if keys and not operator.keeps_null_keys:
         missing = reduce(pc.or_, [column.is_null() for column in keys])
         kept = np.flatnonzero(~missing.to_numpy(zero_copy_only=False))
     timed = window is not None and window.time is not None and window.on is not None

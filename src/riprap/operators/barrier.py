@@ -6,22 +6,121 @@ at most, and that takes its order. Rounds that lack a tuple wait in the state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.operators import Barrier
-from riprap.graph.operators.base import read_by
-from riprap.operators.chunk import Chunk, Ints, places, struct_of
-from riprap.operators.functor import compute
-from riprap.operators.given import Given, Result
-from riprap.operators.history import History, line_up
+from riprap.expressions import Scope, parse_select
+from riprap.graph.builder import Builder
+from riprap.graph.checks import Here, Port
+from riprap.graph.operator import Needed, Traits, by_columns, read_by, schema_of, typed
+from riprap.graph.stream import Stream
+from riprap.kernels.chunk import Chunk, Ints, places, struct_of
+from riprap.kernels.evaluation import compute
+from riprap.kernels.given import Given, Result
+from riprap.kernels.history import History, line_up
+from riprap.operators.pairing import Pairing, names_of_ports
+from riprap.protection import Policy
 from riprap.state.keys import Codes, KeyTable
 from riprap.state.windows import Contents, gather, ranges
 
 # When a tuple arrived that waited already.
 _BEFORE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier(Pairing):
+    """Brings together the first tuples of every port, then the second ones, and so on, key by key."""
+
+    TRAITS: ClassVar[Traits] = Traits(
+        does="waits for a tuple of every port",
+        state=("the tuples that wait",),
+        pages="blocks of keys",
+        key="by, or none",
+        holds=True,
+        punctuation="ends here",
+    )
+    # If tuples of one port were lost, all that come after them would be brought together with the wrong ones.
+    pairs = True
+
+    @property
+    def traits(self) -> Traits:
+        return replace(self.TRAITS, state=self.TRAITS.state * len(self.ports))
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return tuple(str(port) for port in range(len(self.ports)))
+
+    def layout(self, needed: Needed) -> str:
+        ports = (typed(s, self.kept_of_port(port)) or "nothing" for port, s in enumerate(self.schemas))
+        return f"by {', '.join(self.by)}: {'; '.join(ports)}"
+
+    def summary(self) -> str:
+        return f"{', '.join(self.names)}{by_columns(self.by)}"
+
+    def run(self, given: Given) -> Result:
+        """Put out the rounds that a batch completes, and keep the tuples of the others."""
+        chunks = [chunk.without_marks() for chunk in given.inputs]
+        arrived = places(chunks)
+        touched = np.flatnonzero(sum(np.bincount(c.code, minlength=len(given.keys)) for c in chunks))
+        keys = given.keys.take(touched)
+        queues = [_queue(self, port, touched, keys, arrived[port], given) for port in range(len(chunks))]
+        rounds = np.minimum.reduce([np.diff(q.history.starts) for q in queues])
+        pages = {}
+        for port, queue in enumerate(queues):
+            low = queue.history.starts[:-1] + rounds
+            fewer = queue.history.starts[1:] - low != queue.old.lengths
+            page = queue.history.page(given.keys, queue.new, low, queue.old.counters, fewer)
+            if page is not None:
+                pages[str(port)] = page
+        rows = [ranges(q.history.starts[:-1], rounds) for q in queues]
+        last = np.maximum.reduce([q.arrived[mine] for q, mine in zip(queues, rows, strict=True)])
+        order, driver = _in_order(last, np.concatenate(arrived))
+        code = np.repeat(touched, rounds)[order].astype(np.int32)
+        columns = _columns(self, queues, [mine[order] for mine in rows], code, given)
+        rank = np.concatenate([c.rank for c in chunks])[driver]
+        path = tuple(np.concatenate(parts)[driver] for parts in zip(*(c.path for c in chunks), strict=True))
+        made = Chunk(columns, rank, code, path).without_marks()
+        made = made.with_columns(compute(self.select, made, given.needed[self.name]))
+        return Result(outputs=(made,), pages=pages)
+
+
+def barrier(
+    app: Builder,
+    name: str,
+    *ports: Port,
+    by: str | Sequence[str] = (),
+    select: str,
+    protect: Policy | None = None,
+) -> Stream:
+    """Add a barrier: it puts out the first tuples of all ports as one, then the second ones, and so on, key by key.
+
+    A tuple waits until every port has one to go with it; null is a key like any other. Expressions call a port by
+    its stream's name; one that has several streams is called ``port1``, ``port2`` and so on.
+    """
+    here = Here("Barrier", name, app, *ports)
+    if len(ports) < 2:
+        raise here.error(f"it has {len(ports)} ports", "A barrier brings two or more together")
+    inputs = tuple(here.port(port) for port in ports)
+    keys = here.keys(by, *inputs)
+    names = names_of_ports(here, ports, tuple(f"port{number}" for number in range(1, len(ports) + 1)))
+    schemas = tuple(port.schema for port in inputs)
+    scope = Scope.qualified(dict(zip(names, schemas, strict=True)), shared=frozenset(keys))
+    with here:
+        chosen = parse_select(select, scope, app.functions)
+    return here.add(
+        Barrier(
+            **here.basics(*inputs, protect=protect),
+            schema=schema_of(chosen),
+            by=keys,
+            names=names,
+            schemas=schemas,
+            select=chosen,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +131,6 @@ class Queue:
     old: Contents
     new: pa.StructArray
     arrived: Ints
-
-
-def run_barrier(operator: Barrier, given: Given) -> Result:
-    """Put out the rounds that a batch completes, and keep the tuples of the others."""
-    chunks = [chunk.without_marks() for chunk in given.inputs]
-    arrived = places(chunks)
-    touched = np.flatnonzero(sum(np.bincount(c.code, minlength=len(given.keys)) for c in chunks))
-    keys = given.keys.take(touched)
-    queues = [_queue(operator, port, touched, keys, arrived[port], given) for port in range(len(chunks))]
-    rounds = np.minimum.reduce([np.diff(q.history.starts) for q in queues])
-    pages = {}
-    for port, queue in enumerate(queues):
-        low = queue.history.starts[:-1] + rounds
-        fewer = queue.history.starts[1:] - low != queue.old.lengths
-        page = queue.history.page(given.keys, queue.new, low, queue.old.counters, fewer)
-        if page is not None:
-            pages[str(port)] = page
-    rows = [ranges(q.history.starts[:-1], rounds) for q in queues]
-    last = np.maximum.reduce([q.arrived[mine] for q, mine in zip(queues, rows, strict=True)])
-    order, driver = _in_order(last, np.concatenate(arrived))
-    code = np.repeat(touched, rounds)[order].astype(np.int32)
-    columns = _columns(operator, queues, [mine[order] for mine in rows], code, given)
-    rank = np.concatenate([c.rank for c in chunks])[driver]
-    path = tuple(np.concatenate(parts)[driver] for parts in zip(*(c.path for c in chunks), strict=True))
-    made = Chunk(columns, rank, code, path).without_marks()
-    made = made.with_columns(compute(operator.select, made, given.needed[operator.name]))
-    return Result(outputs=(made,), pages=pages)
 
 
 def _queue(operator: Barrier, port: int, touched: Ints, keys: KeyTable, arrived: Ints, given: Given) -> Queue:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,28 +17,53 @@ import pyarrow as pa
 from riprap.arrays import Bools, Floats, Words
 from riprap.errors import GraphError
 from riprap.graph.faults import ColumnChange, Fault, Stretch
-from riprap.graph.operators import Faulty
-from riprap.operators.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
-from riprap.operators.given import Given, Result, hash_part, index_among
+from riprap.graph.operator import PassesOn, Traits
+from riprap.kernels.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
+from riprap.kernels.given import Given, Result, hash_part, index_among
 
+# What it is there for: a fault that is injected, or a lag by which streams interleave in another way.
+Role = Literal["fault", "lag"]
 # So many bits number the tuples that derive from one.
 _SIBLING_BITS = 20
 
 
-def run_faulty(operator: Faulty, given: Given) -> Result:
-    """Pass tuples on, but for what the fault does."""
-    (chunk,) = given.inputs
-    fault, placed = operator.fault, False
-    if fault is not None:
-        source, position = (given.tags[given.origin + n][chunk.rank] for n in (0, 1))
-        places = (position, *chunk.path)
-        hit = _hit(fault.stretches, source, places)
-        exposed = ExposedChunk(chunk, hit, source, places, fault, operator.target, given)
-        made = fault.model.apply(exposed)
-        if not isinstance(made, ExposedChunk):
-            raise exposed.wrong(f"its model must return tuples, and returned {made!r}")
-        chunk, placed = made.chunk, made.placed
-    return Result(outputs=(_repeat(chunk, None) if operator.deep and not placed else chunk,))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faulty(PassesOn):
+    """Passes tuples of a stream on to a target, but for what a fault, if there is one, does to some.
+
+    A key that is corrupted is still where it was: what is corrupted is the tuple, not the way it takes.
+    """
+
+    TRAITS: ClassVar[Traits] = Traits(does="does to tuples what a fault would")
+
+    target: str
+    stream: str
+    role: Role = "fault"
+    fault: Fault | None = None
+    deep: bool = False
+
+    @property
+    def depth(self) -> int:
+        # A place of its own, and the key.
+        return 2 if self.deep else 0
+
+    def summary(self) -> str:
+        return self.fault.describe() if self.fault is not None else "nothing yet"
+
+    def run(self, given: Given) -> Result:
+        """Pass tuples on, but for what the fault does."""
+        (chunk,) = given.inputs
+        fault, placed = self.fault, False
+        if fault is not None:
+            source, position = (given.tags[given.origin + n][chunk.rank] for n in (0, 1))
+            places = (position, *chunk.path)
+            hit = _hit(fault.stretches, source, places)
+            exposed = ExposedChunk(chunk, hit, source, places, fault, self.target, given)
+            made = fault.model.apply(exposed)
+            if not isinstance(made, ExposedChunk):
+                raise exposed.wrong(f"its model must return tuples, and returned {made!r}")
+            chunk, placed = made.chunk, made.placed
+        return Result(outputs=(_repeat(chunk, None) if self.deep and not placed else chunk,))
 
 
 @dataclass(frozen=True, slots=True)

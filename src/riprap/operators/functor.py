@@ -1,38 +1,162 @@
-"""Filter, project and compute."""
+"""The functor: filter, project, compute, a tuple at a time, with variables that tuples leave behind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from riprap.expressions import Expression, Named, Variables
-from riprap.expressions.tree import Column, Risk
-from riprap.graph.operators import Functor
-from riprap.operators.chunk import Chunk, struct_of
-from riprap.operators.given import Given, Result
+from riprap.expressions import (
+    Expression,
+    Named,
+    Scope,
+    Variables,
+    parse_condition,
+    parse_select,
+    parse_variables,
+)
+from riprap.graph.builder import Builder
+from riprap.graph.checks import Here, Port
+from riprap.graph.operator import (
+    Copies,
+    Needed,
+    Operator,
+    Traits,
+    named,
+    passed_on,
+    plain_copies,
+    read_by,
+    schema_of,
+)
+from riprap.graph.stream import Stream
+from riprap.kernels.chunk import Chunk, struct_of
+from riprap.kernels.evaluation import compute, evaluate_condition, keep
+from riprap.kernels.given import Given, Result
+from riprap.protection import Policy
 from riprap.state.windows import Contents, gather, make_page
 
-Mask = npt.NDArray[np.bool_]
+WITH_VARIABLES = Traits(
+    does="filters, projects, computes over the tuple and variables that each tuple updates",
+    state=("the variables",),
+    pages="blocks of keys",
+    key="by, or none",
+    stale="lacks the updates of lost input",
+)
 
 
-def run_functor(operator: Functor, given: Given) -> Result:
-    """Apply a functor, computing only the columns someone downstream needs."""
-    (chunk,), needed = given.inputs, given.needed[operator.name]
-    pages: dict[str, pa.RecordBatch] = {}
-    if operator.variables is not None and chunk.rows:
-        chunk, pages["0"] = _update(operator, operator.variables, chunk, given)
-    elif operator.variables is not None:
-        nothing = {f.name: pa.array([], f.type) for f in operator.variables.schema}
-        chunk = chunk.with_columns({**chunk.columns, **nothing})
-    if operator.where is not None and chunk.rows:
-        kept = evaluate_condition(operator.where, chunk.columns, chunk.rows)
-        select_columns = {c for n in operator.select if n.name in needed for c in n.expression.columns}
-        chunk = keep(chunk, kept, frozenset(select_columns))
-    return Result(outputs=(chunk.with_columns(compute(operator.select, chunk, needed)),), pages=pages)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functor(Operator):
+    """Filters, projects and computes, a tuple at a time; what it is told to, it remembers in variables, key by key."""
+
+    TRAITS: ClassVar[Traits] = Traits(does="filters, projects, computes")
+    VARIANTS: ClassVar[Mapping[str, Traits]] = {"Functor with variables": WITH_VARIABLES}
+
+    where: Expression | None
+    select: tuple[Named, ...]
+    by: tuple[str, ...] = ()
+    variables: Variables | None = None
+
+    @property
+    def traits(self) -> Traits:
+        return self.TRAITS if self.variables is None else WITH_VARIABLES
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return () if self.variables is None else ("0",)
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        return None if self.variables is None else self.by
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        used = read_by(n for n in self.select if n.name in passed_on(self, needed))
+        used |= self.where.columns if self.where else frozenset()
+        if self.variables is not None:
+            used = (used - set(self.variables.schema.names)) | self.variables.columns | frozenset(self.by)
+        return (used,)
+
+    def copies(self) -> Copies:
+        variables = set(self.variables.schema.names) if self.variables is not None else set()
+        found = plain_copies(self.select)
+        return {name: frozenset({(0, column)}) for name, column in found.items() if column not in variables}
+
+    def layout(self, needed: Needed) -> str:
+        return f"by {', '.join(self.by)}: {self.variables.sql}" if self.variables is not None else ""
+
+    def summary(self) -> str:
+        columns = ", ".join(named(n) for n in self.select)
+        text = columns + (f" where {self.where.sql}" if self.where else "")
+        if self.variables is None:
+            return text
+        return f"{text}; {self.variables.sql}" + (f" by {', '.join(self.by)}" if self.by else "")
+
+    def run(self, given: Given) -> Result:
+        """Apply a functor, computing only the columns someone downstream needs."""
+        (chunk,), needed = given.inputs, given.needed[self.name]
+        pages: dict[str, pa.RecordBatch] = {}
+        if self.variables is not None and chunk.rows:
+            chunk, pages["0"] = _update(self, self.variables, chunk, given)
+        elif self.variables is not None:
+            nothing = {f.name: pa.array([], f.type) for f in self.variables.schema}
+            chunk = chunk.with_columns({**chunk.columns, **nothing})
+        if self.where is not None and chunk.rows:
+            kept = evaluate_condition(self.where, chunk.columns, chunk.rows)
+            select_columns = {c for n in self.select if n.name in needed for c in n.expression.columns}
+            chunk = keep(chunk, kept, frozenset(select_columns))
+        return Result(outputs=(chunk.with_columns(compute(self.select, chunk, needed)),), pages=pages)
+
+
+def functor(
+    app: Builder,
+    name: str,
+    stream: Port,
+    *,
+    where: str | None = None,
+    select: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    update: str | None = None,
+    by: str | Sequence[str] = (),
+    protect: Policy | None = None,
+) -> Stream:
+    """Add a filter (``where``), a projection or computed columns (``select``), or both.
+
+    ``variables`` makes it remember: names with the value each starts from. Every tuple that comes in updates them
+    (``update``: all new values are computed from the old ones), before ``where`` and ``select``, which may name
+    them too. There is one set of variables for each key (``by``), or one in all.
+    """
+    here = Here("Functor", name, app, stream)
+    inputs = here.port(stream)
+    if where is None and select is None and variables is None:
+        raise here.error("it does nothing", "Give it where=, select= or both")
+    if (variables is None) != (update is None):
+        raise here.error(
+            "it has variables= without update=, or the other way round", "Give it both, or neither"
+        )
+    if by and variables is None:
+        raise here.error("it has a key, and nothing to keep by it", "Give it variables=, or leave out by=")
+    keys = here.keys(by, inputs)
+    kept: Variables | None = None
+    schema = inputs.schema
+    with here:
+        if variables is not None and update is not None:
+            kept = parse_variables(variables, update, Scope.of(inputs.schema), app.functions)
+            schema = pa.schema([*inputs.schema, *kept.schema])
+        scope = Scope.of(schema)
+        condition = parse_condition(where, scope, app.functions) if where is not None else None
+        chosen = parse_select(select if select is not None else "*", scope, app.functions)
+    return here.add(
+        Functor(
+            **here.basics(inputs, protect=protect),
+            schema=schema_of(chosen),
+            where=condition,
+            select=chosen,
+            by=keys,
+            variables=kept,
+        ),
+    )
 
 
 def _update(
@@ -58,43 +182,3 @@ def _update(
         np.arange(len(keys) + 1), struct_of(last, len(keys)), np.zeros((len(keys), 1), np.int64)
     )
     return chunk.with_columns({**chunk.columns, **after}), make_page(keys, contents)
-
-
-def evaluate_condition(condition: Expression, columns: Mapping[str, pa.Array], rows: int) -> Mask:
-    """Say where a condition is true, neither false nor null; over one dictionary-encoded column, value by value."""
-    if len(condition.columns) == 1 and condition.risk is Risk.NONE:
-        (name,) = condition.columns
-        column = columns[name]
-        if pa.types.is_dictionary(column.type) and len(column.dictionary) < rows:
-            # One null more than there are values stands for rows without one.
-            values = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
-            answers = is_true(condition.evaluate({name: values}, len(values)))
-            indices = column.indices
-            if indices.null_count:
-                indices = indices.cast(pa.int32()).fill_null(len(values) - 1)
-            by_value: Mask = answers[indices.to_numpy(zero_copy_only=False)]
-            return by_value
-    return is_true(condition.evaluate(columns, rows))
-
-
-def is_true(answers: pa.BooleanArray) -> Mask:
-    """Say where an answer is true: neither false nor null."""
-    true: Mask = pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
-    return true
-
-
-def keep(chunk: Chunk, condition: Mask, columns: frozenset[str]) -> Chunk:
-    """Return the tuples a condition is true for, with the columns named."""
-    kept = chunk.with_columns({n: c for n, c in chunk.columns.items() if n in columns})
-    return kept.take(np.flatnonzero(condition))
-
-
-def compute(select: Sequence[Named], chunk: Chunk, needed: frozenset[str]) -> dict[str, pa.Array]:
-    """Evaluate named expressions over a chunk's columns; a bare column passes as it is, encoded or not."""
-    return {
-        n.name: chunk.columns[n.expression.key]
-        if isinstance(n.expression, Column)
-        else n.expression.evaluate(chunk.columns, chunk.rows)
-        for n in select
-        if n.name in needed
-    }

@@ -2,61 +2,139 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.operators import Gate
+from riprap.graph.builder import Builder
+from riprap.graph.checks import Here, Port
+from riprap.graph.operator import Copies, Needed, PassesOn, Traits, by_columns, passed_on, typed
+from riprap.graph.stream import Stream
+from riprap.kernels.chunk import Chunk, places, struct_of
+from riprap.kernels.given import Given, Result, index_among, same_order
+from riprap.kernels.history import line_up
+from riprap.kernels.queues import Queues
 from riprap.machine_code import compiled
-from riprap.operators.chunk import Chunk, Ints, Path, places, struct_of
-from riprap.operators.given import Given, Result, index_among
-from riprap.operators.history import line_up
-from riprap.operators.queues import Queues
+from riprap.protection import Policy
 
 
-def run_gate(operator: Gate, given: Given) -> Result:
-    """Let pass what may in a batch; return also the new state page."""
-    data, answers = (c.without_marks() for c in given.inputs)
-    keys = len(given.keys)
-    touched = np.flatnonzero(
-        np.bincount(data.code, minlength=keys) + np.bincount(answers.code, minlength=keys)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(PassesOn):
+    """Lets a tuple pass while few are unacknowledged; the others wait for an acknowledgement, in order of arrival."""
+
+    TRAITS: ClassVar[Traits] = Traits(
+        does="waits for acknowledgements",
+        state=("the tuples that wait", "how many are unacknowledged"),
+        pages="window groups",
+        key="by, or none",
+        stale="holds tuples that were put out since, and waits for acknowledgements that were lost",
+        holds=True,
+        why_not="it blocks: a tuple waits for an acknowledgement that may never come",
+        punctuation="ends here",
     )
-    names = sorted(given.needed[operator.name])
-    new = struct_of({f"c{i}": data.columns[name] for i, name in enumerate(names)}, data.rows)
-    queues = Queues.of(given.pages.get("0", ()), given.keys.take(touched), counters=1)
-    # No answer lets more than one pass.
-    answered = np.bincount(answers.code, minlength=keys)[touched]
-    leaving = np.minimum(queues.lengths, answered)
-    old = queues.first(leaving, new.type)
-    history = line_up(data.code, touched, keys, old)
-    open_ = np.zeros(keys, np.int64)
-    open_[touched] = queues.counters[:, 0]
-    first, fresh = history.start_of(keys)
-    data_at, answer_at = places([data, answers])
-    rows, arrival = _pass(
-        data_at, answer_at, data.code, answers.code, open_, first, fresh, operator.unacknowledged
+    slots = ("0",)
+    # Acknowledgements on several streams may derive from one tuple, and each lets one pass.
+    depth = 1
+
+    by: tuple[str, ...]
+    unacknowledged: int
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        return self.by
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        return passed_on(self, needed) | frozenset(self.by), frozenset(self.by)
+
+    def copies(self) -> Copies:
+        # An acknowledgement lets only tuples of its own key pass.
+        return {n: frozenset({(0, n), (1, n)} if n in self.by else {(0, n)}) for n in self.schema.names}
+
+    def layout(self, needed: Needed) -> str:
+        kept = typed(self.schema, passed_on(self, needed))
+        return f"{self.unacknowledged} by {', '.join(self.by)}: {kept}"
+
+    def kept_columns(self, needed: Needed) -> Mapping[str, str]:
+        return {f"c{number}": name for number, name in enumerate(sorted(needed[self.name]))}
+
+    @property
+    def unflushable(self) -> tuple[str, str]:
+        return (
+            "what waits for an acknowledgement cannot be put out at the end",
+            "Leave out at_end=, or the gate",
+        )
+
+    def summary(self) -> str:
+        return f"{self.unacknowledged} unacknowledged at most{by_columns(self.by)}"
+
+    def run(self, given: Given) -> Result:
+        """Let pass what may in a batch; return also the new state page."""
+        data, answers = (c.without_marks() for c in given.inputs)
+        keys = len(given.keys)
+        touched = np.flatnonzero(
+            np.bincount(data.code, minlength=keys) + np.bincount(answers.code, minlength=keys)
+        )
+        names = sorted(given.needed[self.name])
+        new = struct_of({f"c{i}": data.columns[name] for i, name in enumerate(names)}, data.rows)
+        queues = Queues.of(given.pages.get("0", ()), given.keys.take(touched), counters=1)
+        # No answer lets more than one pass.
+        answered = np.bincount(answers.code, minlength=keys)[touched]
+        leaving = np.minimum(queues.lengths, answered)
+        old = queues.first(leaving, new.type)
+        history = line_up(data.code, touched, keys, old)
+        open_ = np.zeros(keys, np.int64)
+        open_[touched] = queues.counters[:, 0]
+        first, fresh = history.start_of(keys)
+        data_at, answer_at = places([data, answers])
+        rows, arrival = _pass(
+            data_at, answer_at, data.code, answers.code, open_, first, fresh, self.unacknowledged
+        )
+        index = pa.array(history.order[rows])
+        columns = {
+            name: pa.concat_arrays([old.tuples.field(i), new.field(i)]).take(index)
+            for i, name in enumerate(names)
+        }
+        rank = np.concatenate([data.rank, answers.rank])[arrival]
+        path = tuple(np.concatenate(parts)[arrival] for parts in zip(data.path, answers.path, strict=True))
+        code = np.concatenate([data.code, answers.code])[arrival]
+        output = Chunk(columns, rank, code, (*path, index_among(same_order(rank, path)))).without_marks()
+        counters = open_[touched].reshape(-1, 1)
+        held = queues.lengths - leaving + history.starts[1:] - first[touched]
+        changed = (held != queues.lengths) | (counters != queues.counters).any(axis=1)
+        page = history.page(given.keys, new, history.starts[1:] - held, counters, changed)
+        return Result(outputs=(output,), pages={"0": page} if page is not None else {})
+
+
+def gate(
+    app: Builder,
+    name: str,
+    stream: Port,
+    acknowledgements: Port,
+    *,
+    unacknowledged: int = 1,
+    by: str | Sequence[str] = (),
+    protect: Policy | None = None,
+) -> Stream:
+    """Add a gate: a tuple passes while fewer than ``unacknowledged`` tuples that passed are unacknowledged.
+
+    Others wait; each acknowledgement lets the oldest pass. One that comes when none is outstanding is ignored.
+    """
+    here = Here("Gate", name, app, stream, acknowledgements)
+    inputs, answers = here.port(stream), here.port(acknowledgements)
+    keys = here.keys(by, inputs, answers)
+    if not isinstance(unacknowledged, int) or isinstance(unacknowledged, bool) or unacknowledged < 1:
+        raise here.error(f"unacknowledged= is {unacknowledged!r}", "Give it a whole number of at least 1")
+    return here.add(
+        Gate(
+            **here.basics(inputs, answers, protect=protect),
+            schema=inputs.schema,
+            by=keys,
+            unacknowledged=unacknowledged,
+        ),
     )
-    index = pa.array(history.order[rows])
-    columns = {
-        name: pa.concat_arrays([old.tuples.field(i), new.field(i)]).take(index)
-        for i, name in enumerate(names)
-    }
-    rank = np.concatenate([data.rank, answers.rank])[arrival]
-    path = tuple(np.concatenate(parts)[arrival] for parts in zip(data.path, answers.path, strict=True))
-    code = np.concatenate([data.code, answers.code])[arrival]
-    output = Chunk(columns, rank, code, (*path, _index(rank, path))).without_marks()
-    counters = open_[touched].reshape(-1, 1)
-    held = queues.lengths - leaving + history.starts[1:] - first[touched]
-    changed = (held != queues.lengths) | (counters != queues.counters).any(axis=1)
-    page = history.page(given.keys, new, history.starts[1:] - held, counters, changed)
-    return Result(outputs=(output,), pages={"0": page} if page is not None else {})
-
-
-def _index(rank: Ints, path: Path) -> Ints:
-    """Number the outputs that derive from one tuple."""
-    new = np.zeros(len(rank), bool)
-    for column in (rank, *path):
-        new[1:] |= column[1:] != column[:-1]
-    return index_among(np.cumsum(new))
 
 
 @compiled

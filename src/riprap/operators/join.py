@@ -8,28 +8,204 @@ for want of a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import normalise
-from riprap.graph.operators import Join
-from riprap.graph.operators.base import read_by
+from riprap.expressions import Expression, Scope, normalise, parse_condition, parse_select
+from riprap.graph.builder import Builder
+from riprap.graph.checks import Here, Port
+from riprap.graph.operator import Copies, Needed, Traits, read_by, schema_of, typed
+from riprap.graph.stream import Stream
+from riprap.kernels.chunk import Chunk, Ints, concatenate, no_marks, order_numbers
+from riprap.kernels.evaluation import compute
+from riprap.kernels.extents import LONG_AGO
+from riprap.kernels.given import Given, Result, hash_part
+from riprap.kernels.meetings import Happenings, Leaves, Meetings, Rules, meet, pairs_of, pieces
+from riprap.kernels.sides import Side, Sides
 from riprap.machine_code import compiled
-from riprap.operators.chunk import Chunk, Ints, concatenate, no_marks, order_numbers
-from riprap.operators.extents import LONG_AGO
-from riprap.operators.functor import compute
-from riprap.operators.given import Given, Result, hash_part
-from riprap.operators.meetings import Happenings, Leaves, Meetings, Rules, meet, pairs_of, pieces
-from riprap.operators.sides import Side, Sides
+from riprap.operators.pairing import Pairing, names_of_ports
+from riprap.protection import Policy
 from riprap.state.keys import KeyTable
+from riprap.windows import Window
 
+Outer = Literal["inner", "left", "full"]
 # Pairs are made and tested so many at a time: a bound on memory, large enough to hide the cost of a call.
 _PAIRS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join(Pairing):
+    """Matches each tuple of a port with the other port's window of the same key."""
+
+    TRAITS: ClassVar[Traits] = Traits(
+        does="matches tuples of two ports",
+        state=("the window's tuples", "the window's tuples"),
+        pages="window groups",
+        key="by",
+        stale="holds tuples that lost input would have pushed out",
+        punctuation="ends here",
+    )
+    # A null key meets nothing.
+    keeps_null_keys = False
+
+    windows: tuple[Window, Window]
+    where: Expression | None
+    outer: Outer = "inner"
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return tuple(str(port) for port in (0, 1) if not self.windows[port].empty)
+
+    @property
+    def slides(self) -> frozenset[str]:
+        return frozenset(slot for slot in self.slots if self.windows[int(slot)].counted)
+
+    @property
+    def depth(self) -> int:
+        return 2 if self.clock is not None else 1
+
+    def window_of(self, port: int) -> Window | None:
+        return self.windows[port]
+
+    def brings_about(self, port: int) -> bool:
+        return not self.windows[1 - port].empty
+
+    def unmeasured(self, *, marked: bool) -> Iterator[str]:
+        if self.outer != "inner":
+            yield f"{self.name}: unmatched tuples are counted as if they came out as they came in"
+
+    @property
+    def columns_read(self) -> frozenset[str]:
+        return read_by(self.select) | (self.where.columns if self.where is not None else frozenset())
+
+    def puts_out_unmatched(self, port: int) -> bool:
+        """Say whether a tuple of a port that leaves without having matched is put out."""
+        return self.outer == "full" or (self.outer == "left" and port == 0)
+
+    def keeps_time(self, port: int) -> bool:
+        """Say whether each tuple of a port is kept with its time."""
+        return bool(self.windows[port].time)
+
+    def time_column(self, port: int) -> str | None:
+        """Return the column that tells the time of a port's tuples, if one does."""
+        timed = self.clock is None and (self.keeps_time(0) or self.keeps_time(1))
+        return self.windows[port].on if timed else None
+
+    def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
+        times = [self.time_column(port) for port in (0, 1)]
+        return tuple(
+            self.columns_of_port(port) | {*self.by, *((time,) if time is not None else ())}
+            for port, time in enumerate(times)
+        )
+
+    def copies(self) -> Copies:
+        found = {}
+        for name, (port, column) in self._plain().items():
+            # A side that is missing is null, but for the left one's key.
+            missing = self.outer == "full" or (self.outer == "left" and port == 1)
+            if not missing or (port == 0 and column in self.by):
+                found[name] = self._same_as(port, column)
+        return found
+
+    def layout(self, needed: Needed) -> str:
+        ports = []
+        for port in (0, 1):
+            extra = ["time"] if self.keeps_time(port) else []
+            extra += ["matched"] if self.puts_out_unmatched(port) else []
+            kept = [typed(self.schemas[port], self.kept_of_port(port)), *extra]
+            ports.append(f"{self.windows[port]} of {', '.join(k for k in kept if k) or 'nothing'}")
+        clock = " by a clock" if self.clock is not None else ""
+        return f"{self.outer} by {', '.join(self.by)}{clock}: {'; '.join(ports)}"
+
+    def summary(self) -> str:
+        left, right = self.windows
+        condition = f" where {self.where.sql}" if self.where else ""
+        kind = "" if self.outer == "inner" else f"{self.outer} outer "
+        return f"{kind}by {', '.join(self.by)}, {left} x {right}{condition}"
+
+    def run(self, given: Given) -> Result:
+        """Join a batch: its matches, and each port's new state page."""
+        left, right = (_that_count(self, port, given) for port in (0, 1))
+        happenings = Happenings.of(left, right, given.ticks)
+        rules, kept = _rules(self), (self.kept_of_port(0), self.kept_of_port(1))
+        sides = Sides.of(rules, kept, (left, right), given, wide=len(happenings.tick_time) > 0)
+        meetings, leaves = meet(happenings, rules, sides.windows, _stamps(self, left, right))
+        needed = given.needed[self.name]
+        read = read_by(n for n in self.select if n.name in needed)
+        chunks = []
+        for matches in _matches(self, sides, happenings, meetings, leaves, given.keys):
+            columns = _columns(self, sides, matches, read, given.keys)
+            chunk = Chunk(columns, matches.event, matches.code)
+            chunks.append(chunk.with_columns(compute(self.select, chunk, needed)))
+        made = concatenate(chunks, self.schema)
+        return Result(outputs=(_in_order(made, happenings, given, self.depth),), pages=sides.pages(rules))
+
+
+def join(
+    app: Builder,
+    name: str,
+    left: Port,
+    right: Port,
+    *,
+    by: str | Sequence[str],
+    windows: tuple[Window, Window],
+    where: str | None = None,
+    select: str,
+    outer: Outer = "inner",
+    clock: Stream | None = None,
+    protect: Policy | None = None,
+) -> Stream:
+    """Add a join of two ports: each tuple meets the other port's window of the same key.
+
+    Expressions call a port by its stream's name; one that has several streams is called ``left`` or ``right``.
+    With ``outer`` ("left" or "full") a tuple that matched nothing is put out when it leaves its window, with nulls
+    for the other port's columns. A bare key column is the left port's, and shows the key of the tuple there is.
+    """
+    here = Here("Join", name, app, left, right)
+    ports = (here.port(left), here.port(right))
+    keys = here.keys(by, *ports)
+    if not keys:
+        raise here.error("a join needs a key", "Give it by=, a column that both streams have")
+    names = names_of_ports(here, (left, right), ("left", "right"))
+    if outer not in get_args(Outer):
+        raise here.error(f"outer= is {outer!r}", f"It is one of {', '.join(get_args(Outer))}")
+    if not (isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, Window) for w in windows)):
+        raise here.error(
+            f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))"
+        )
+    for window, port in zip(windows, ports, strict=True):
+        here.window(window, port.schema, shape="sliding")
+        if window.delta is not None:
+            raise here.error(f"its window is {window}", "A join's windows are by tuples= or time=")
+    if windows[0].empty and windows[1].empty:
+        raise here.error("both windows are of size 0, so no tuple can ever meet another", "Give one a size")
+    if len({w.ticking for w in windows if w.time}) > 1:
+        raise here.error("one window is by a clock's time and one by a column's", "Measure both alike")
+    scope = Scope.qualified(dict(zip(names, (p.schema for p in ports), strict=True)), shared=frozenset(keys))
+    with here:
+        condition = parse_condition(where, scope, app.functions) if where is not None else None
+        chosen = parse_select(select, scope, app.functions)
+    ticking = any(w.ticking and not w.empty for w in windows)
+    return here.add(
+        Join(
+            **here.basics(*ports, protect=protect),
+            schema=schema_of(chosen),
+            clock=here.clock(clock, needed=ticking, why="its window"),
+            by=keys,
+            names=names,
+            schemas=tuple(p.schema for p in ports),
+            windows=windows,
+            where=condition,
+            select=chosen,
+            outer=outer,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +219,6 @@ class Matches:
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> Matches:
         return Matches(self.left[mask], self.right[mask], self.event[mask], self.code[mask])
-
-
-def run_join(operator: Join, given: Given) -> Result:
-    """Join a batch: its matches, and each port's new state page."""
-    left, right = (_that_count(operator, port, given) for port in (0, 1))
-    happenings = Happenings.of(left, right, given.ticks)
-    sides = Sides.of(operator, (left, right), given, wide=len(happenings.tick_time) > 0)
-    meetings, leaves = meet(happenings, _rules(operator), sides.windows, _stamps(operator, left, right))
-    needed = given.needed[operator.name]
-    read = read_by(n for n in operator.select if n.name in needed)
-    chunks = []
-    for matches in _matches(operator, sides, happenings, meetings, leaves, given.keys):
-        columns = _columns(operator, sides, matches, read, given.keys)
-        chunk = Chunk(columns, matches.event, matches.code)
-        chunks.append(chunk.with_columns(compute(operator.select, chunk, needed)))
-    made = concatenate(chunks, operator.schema)
-    return Result(outputs=(_in_order(made, happenings, given, operator.depth),), pages=sides.pages(operator))
 
 
 def _that_count(operator: Join, port: int, given: Given) -> Chunk:

@@ -17,7 +17,7 @@ from typing import Any
 from riprap.compiler import Layout, compile_graph, describe_state
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Inlet, Outlet
+from riprap.operators.channel import Inlet, Outlet
 from riprap.runtime.checkpointing.recovery import FRESH, wish
 from riprap.runtime.folder import RunFolder
 

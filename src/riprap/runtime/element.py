@@ -13,7 +13,9 @@ from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
 from riprap.graph import connectors
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Lookup, Sink, Source
+from riprap.operators.lookup import Lookup
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.runtime.agent.handle import Saver, hire
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner

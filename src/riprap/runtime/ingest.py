@@ -27,8 +27,8 @@ from riprap.errors import LedgerError, RunError
 from riprap.expressions import check_type, normalise
 from riprap.graph.connectors import FromKafka, FromSpark
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
+from riprap.operators.source import Source
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.folder import RunFolder

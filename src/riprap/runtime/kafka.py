@@ -26,7 +26,8 @@ from riprap.errors import ConnectionLost, RiprapError, RunError
 from riprap.feeds.quarantine import set_aside
 from riprap.graph.connectors import BadRecord, FromKafka, Target, ToKafka
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink, Source
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.runtime.kafka_jars import connector_jars
 from riprap.stage.arrival import ReadRows
 

@@ -11,8 +11,9 @@ from riprap.compiler import Plan, describe_state
 from riprap.errors import RunError
 from riprap.feeds.listed_feed import spool_rows
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Outlet, Source
 from riprap.graph.options import RunOptions
+from riprap.operators.channel import Outlet
+from riprap.operators.source import Source
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery

@@ -11,7 +11,8 @@ import pyarrow as pa
 from riprap.channels import ChannelWriter
 from riprap.channels.tags import is_tag, tag_columns, tag_fields
 from riprap.compiler import ChannelPlan
-from riprap.graph.operators import Outlet, Sink
+from riprap.operators.channel import Outlet
+from riprap.operators.sink import Sink
 from riprap.runtime.inlets import holds_end
 from riprap.state.ledger import BatchRecord, Output
 from riprap.state.pages import PageStore

@@ -13,7 +13,7 @@ import numpy as np
 from riprap.errors import RunError
 from riprap.feeds.reading import read_rows
 from riprap.feeds.segments import SegmentLog
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 
 
 class Positions:

@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from riprap.machine_code import code_folder, compile_known, uncompiled
-from riprap.operators import kernels as kernels  # their functions are what is compiled
+from riprap import application as application  # its operators' functions are what is compiled
+from riprap.machine_code import compile_known, uncompiled
+from riprap.machine_code.keeping import code_folder
 
 
 class Precompilation:

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from riprap.adapters.bad_records import count_quarantined, read_quarantine
 from riprap.compiler import Layout
 from riprap.errors import RunError
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.runtime.crew import Crew
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.folder import RunFolder

@@ -24,7 +24,7 @@ import pyarrow as pa
 from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.feeds.reading import blocks, put_together, read_rows
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.runtime.offsets import Piece
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import read_source

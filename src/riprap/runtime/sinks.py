@@ -16,8 +16,8 @@ from riprap.adapters.retrying import Retry, Returned, Tell
 from riprap.errors import OperatorError, RiprapError, RunError
 from riprap.graph import connectors
 from riprap.graph.connectors import Callback, Console, FileSink, Memory, Target, ToKafka, ToSpark
-from riprap.graph.operators import Sink
-from riprap.operators.user_code import FAILURES, describe
+from riprap.kernels.user_code import FAILURES, describe
+from riprap.operators.sink import Sink
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.kafka import KafkaTarget
 from riprap.runtime.outflow import ResultReader

@@ -15,9 +15,9 @@ from riprap.feeds.pacing import pace_start
 from riprap.feeds.reading import read_rows
 from riprap.feeds.segments import FeedSegment
 from riprap.graph.connectors import ReadBySpark
-from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
-from riprap.operators.chunk import order_numbers
+from riprap.kernels.chunk import order_numbers
+from riprap.operators.source import Source
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.offsets import END, FRONTIER, Offset, Piece, is_end
 from riprap.runtime.positions import Positions

@@ -18,7 +18,7 @@ from pathlib import Path
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.graph.connectors import FromSpark
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.runtime.offsets import Planned
 from riprap.state.ledger import BatchRecord
 

@@ -15,8 +15,8 @@ from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Gate, Source
 from riprap.graph.options import RunOptions
+from riprap.operators.source import Source
 from riprap.runtime.agent.handle import hire
 from riprap.runtime.changes import accept_changes, elements_of
 from riprap.runtime.checkpointing.durable import settle_store
@@ -223,11 +223,10 @@ def _check_end(layout: Layout) -> None:
 
 def _check_flush(layout: Layout) -> None:
     """Refuse to flush what cannot be flushed at the end of the input."""
-    for gate in layout.graph.of_kind(Gate):
-        raise GraphError(
-            f"{gate} ({gate.location}): what waits for an acknowledgement cannot be put out at the end. Leave out "
-            "at_end=, or the gate"
-        )
+    for operator in layout.graph:
+        if operator.unflushable is not None:
+            problem, do = operator.unflushable
+            raise GraphError(f"{operator} ({operator.location}): {problem}. {do}")
     if any(plan.ingests for plan in layout.plans):
         raise GraphError(
             "at_end='flush' is for sources that Spark does not read: not for its DataFrames, nor Kafka"

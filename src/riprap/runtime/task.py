@@ -21,8 +21,9 @@ from riprap.errors import LedgerError
 from riprap.expressions import normalise
 from riprap.graph import connectors
 from riprap.graph.connectors import Rows
-from riprap.graph.operators import Custom, Outlet, Source
-from riprap.operators.chunk import Chunk
+from riprap.kernels.chunk import Chunk
+from riprap.operators.channel import Outlet
+from riprap.operators.source import Source
 from riprap.ownership import read_file
 from riprap.runtime.crash import reach
 from riprap.runtime.site import Site
@@ -159,7 +160,7 @@ def run_task(
         tables=tables,
         # Without a key every task has a part of the rows; then all that is in it is its own.
         lead=task == 0,
-        key=site.read_key() if any(plan.graph.of_kind(Custom)) else b"",
+        key=site.read_key() if any(o.holds_objects for o in plan.graph) else b"",
     )
     computed = time.perf_counter()
     reach("computed", batch, plan.name)

@@ -16,8 +16,8 @@ import numpy as np
 from pyspark import daemon
 from pyspark import worker as worker  # loaded, to be there
 
+from riprap import application as application  # loaded, to be there
 from riprap.machine_code import load_known
-from riprap.operators import kernels as kernels  # loaded, to be there
 from riprap.runtime.resident import task as task  # loaded, to be there
 
 

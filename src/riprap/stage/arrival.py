@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.arrays import Ints
-from riprap.operators.chunk import EVERY, Chunk, Marks, Path, concatenate_arrays, no_marks, order_numbers
-from riprap.operators.given import Ticks, hash_part
+from riprap.kernels.chunk import EVERY, Chunk, Marks, Path, concatenate_arrays, no_marks, order_numbers
+from riprap.kernels.given import Ticks, hash_part
 from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 
 Tags = tuple[Ints, ...]

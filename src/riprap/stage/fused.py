@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.errors import OperatorError, RiprapError
-from riprap.graph.operators import Inlet, Operator, Outlet, Sink, Source
-from riprap.operators.chunk import EVERY, Chunk, merge_streams
-from riprap.operators.given import Given, Pages, Result
-from riprap.operators.kernels import CONTROLS, KERNELS, Kernel
-from riprap.operators.user_code import FAILURES, describe
+from riprap.graph.operator import Operator
+from riprap.kernels.chunk import EVERY, Chunk, merge_streams
+from riprap.kernels.given import Given, Pages, Result
+from riprap.kernels.user_code import FAILURES, describe
 from riprap.stage.arrival import Arrival
 from riprap.stage.plan import Plan
 from riprap.state.windows import add_page, merge
 
 State = Mapping[str, Pages]
+Kernel = Callable[[Given], Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def run_stage(
     last = {stream: operator for operator in graph for stream in operator.inputs}
     kept = {stream for operator in graph for stream in operator.control}
     for operator in graph:
-        if isinstance(operator, Source | Inlet):
+        if not operator.ports:
             rows = stage.chunks[operator.name].rows
             stage.outcome.activity[operator.name] = OperatorActivity(rows, rows, 0.0)
         else:
@@ -125,8 +125,8 @@ class _Stage:
     def run(self, operator: Operator, *, lead: bool) -> None:
         began = self.clock()
         given = self._given(operator, self._inputs(operator))
-        result = self._call(KERNELS[type(operator)], operator, given, began)
-        if isinstance(operator, Sink | Outlet):
+        result = self._call(operator.run, operator, given, began)
+        if not operator.outputs:
             (chunk,) = result.outputs
             self.outcome.outputs[operator.name] = chunk if lead else _own_marks(chunk)
         for stream, chunk in zip(operator.outputs, result.outputs, strict=False):
@@ -151,7 +151,7 @@ class _Stage:
     def run_control(self, operator: Operator) -> None:
         control = merge_streams([self.chunks[s] for s in operator.control])
         given = replace(self._given(operator, ()), control=control)
-        self._call(CONTROLS[type(operator)], operator, given, self.clock())
+        self._call(operator.steer, operator, given, self.clock())
 
     def _given(self, operator: Operator, inputs: tuple[Chunk, ...]) -> Given:
         return Given(
@@ -175,7 +175,7 @@ class _Stage:
 
     def _call(self, kernel: Kernel, operator: Operator, given: Given, began: float) -> Result:
         try:
-            result = kernel(operator, given)
+            result = kernel(given)
         except RiprapError:
             raise
         except FAILURES as error:
@@ -206,7 +206,7 @@ class _Stage:
             until = tuple(c.slice(0, end) for c, end in zip(inputs, ends, strict=True))
             shorter = replace(given, inputs=until) if given.inputs else replace(given, control=until[0])
             try:
-                kernel(operator, shorter)
+                kernel(shorter)
                 low = middle + 1
             except FAILURES as again:
                 error, high = again, middle

@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from riprap.application import Application
 from riprap.errors import GraphError
-from riprap.graph import Application, Graph
-from riprap.graph.operators import Sink, Source
+from riprap.graph import Graph
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.testing.element import forget_instances
 from riprap.testing.promises import equal, shown
 from riprap.testing.rehearsal import GivenRows, Rehearsal, Row

@@ -15,9 +15,11 @@ from riprap.compiler import Plan
 from riprap.faults.feeds import read_tables
 from riprap.faults.replay import Player, StreamPiece, concatenate
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Inlet, Lookup, Outlet, Source
-from riprap.operators.custom import KEPT
-from riprap.operators.given import Pages
+from riprap.kernels.given import Pages
+from riprap.operators.channel import Inlet, Outlet
+from riprap.operators.custom.instances import KEPT
+from riprap.operators.lookup import Lookup
+from riprap.operators.source import Source
 from riprap.protection import OperatorOutage, Policy
 from riprap.stage.arrival import ReadRows
 from riprap.stage.fused import State

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from riprap.graph import Application
+from riprap.application import Application
 from riprap.graph.connectors import memory
 from riprap.graph.connectors import rows as rows_in_memory
-from riprap.graph.user_operator import CustomOperator
+from riprap.operators.custom.user_operator import CustomOperator
 from riprap.testing.comparison import Reference, compare
 from riprap.testing.promises import Promises, same_rows
 from riprap.testing.rehearsal import Rehearsal

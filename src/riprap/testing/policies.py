@@ -7,13 +7,14 @@ from typing import get_args
 
 import pyarrow as pa
 
+from riprap.application import Application
 from riprap.errors import GraphError, ModelError
-from riprap.graph import Application, Graph
+from riprap.graph import Graph
 from riprap.graph.connectors import memory, rows
-from riprap.graph.windows import sliding
 from riprap.protection import Aftermath, OperatorOutage, Policy, Protection, Saving
 from riprap.protection.policy import Holds
 from riprap.testing.promises import Promises, pickled, same
+from riprap.windows import sliding
 
 _MEMORY = ("kept", "lost")
 

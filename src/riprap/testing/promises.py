@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from riprap.operators.user_code import FAILURES, describe
+from riprap.kernels.user_code import FAILURES, describe
 
 Kind = TypeVar("Kind")
 

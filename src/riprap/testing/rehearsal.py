@@ -8,11 +8,13 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
+from riprap.application import Application
 from riprap.compiler import Plan, compile_graph
 from riprap.errors import GraphError
 from riprap.faults.replay import StreamPiece
-from riprap.graph import Application, Graph
-from riprap.graph.operators import Sink, Source
+from riprap.graph import Graph
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.testing.element import Death, DeathStep, HandedOn, Lost, RehearsedElement
 
 Row: TypeAlias = dict[str, Any]

@@ -14,7 +14,7 @@ from riprap.durations import seconds
 from riprap.errors import GraphError
 from riprap.graph.connectors import Sink, Target
 from riprap.graph.connectors.promise import SINK_WORDS
-from riprap.operators.user_code import FAILURES
+from riprap.kernels.user_code import FAILURES
 from riprap.testing.promises import Promises, pickled, same, same_rows
 
 ReadHeld = Callable[[], Sequence[Mapping[str, Any]]]

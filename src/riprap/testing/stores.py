@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.errors import RunError
-from riprap.operators.user_code import FAILURES
+from riprap.kernels.user_code import FAILURES
 from riprap.state.stores import Store, open_store
 from riprap.testing.promises import Promises, raises, same
 from riprap.testing.store_writer import ENTRY, current_of, keys_of, old_keys, value_of

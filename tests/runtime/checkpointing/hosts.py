@@ -17,7 +17,8 @@ from tests.stages import Element, Stage
 import riprap as rr
 from riprap.compiler import Plan, compile_graph, describe_state
 from riprap.errors import StoreError
-from riprap.graph.operators import Sink, Source
+from riprap.operators.sink import Sink
+from riprap.operators.source import Source
 from riprap.runtime.agent.handle import what_came
 from riprap.runtime.checkpointing import durable as durables
 from riprap.runtime.checkpointing import recovery

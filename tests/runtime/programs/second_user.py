@@ -23,7 +23,7 @@ from tests.customs import table_of, telling
 import riprap as rr
 from riprap.compiler import compile_graph
 from riprap.errors import RunError
-from riprap.operators.custom import HELD
+from riprap.operators.custom.instances import HELD
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.site import Site, take_hold
 from riprap.runtime.task import run_task

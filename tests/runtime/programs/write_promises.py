@@ -13,7 +13,7 @@ import riprap as rr
 from riprap.channels import ChannelWriter
 from riprap.feeds.listed_feed import ListedFeed
 from riprap.graph.connectors import Files
-from riprap.graph.operators import Source
+from riprap.operators.source import Source
 from riprap.runtime.sinks import make_publisher
 from riprap.state.ledger import BatchRecord, Ledger, Output
 from riprap.state.pages import PageStore

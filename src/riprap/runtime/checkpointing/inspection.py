@@ -12,8 +12,7 @@ from typing import Any
 from riprap.compiler.passes import prune_columns
 from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Aggregate, Custom, Gate, Operator
-from riprap.graph.operators.base import Needed
+from riprap.operators.custom import Custom
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
@@ -29,7 +28,7 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
         o.name: {
             "kind": o.kind,
             "key": list(o.key or ()),
-            "columns": _columns(o, needed),
+            "columns": dict(o.kept_columns(needed)),
             "slides": sorted(o.slides),
             "replays": o.replays,
             "protected": o.saving is not None,
@@ -37,17 +36,6 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
         for o in graph
         if o.stateful
     }
-
-
-def _columns(operator: Operator, needed: Needed) -> dict[str, str]:
-    """Name the fields of kept tuples that are numbered in pages."""
-    match operator:
-        case Aggregate(aggregation=aggregation):
-            arguments = dict.fromkeys(a.sql for call in aggregation.calls for a in call.arguments)
-            return {f"a{number}": sql for number, sql in enumerate(arguments)}
-        case Gate(name=stream):
-            return {f"c{number}": name for number, name in enumerate(sorted(needed[stream]))}
-    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,8 @@ from pyspark.sql import SparkSession
 from riprap.compiler import compile_graph
 from riprap.errors import RiprapError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Source
 from riprap.graph.options import RunOptions
+from riprap.operators.source import Source
 from riprap.ownership import read_file
 from riprap.runtime.crew import Crew, Report
 from riprap.runtime.folder import RunFolder

@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 
 from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.graph import Graph
-from riprap.graph.operators import Sink
 from riprap.graph.options import RunOptions
+from riprap.operators.sink import Sink
 from riprap.runtime.changes import accept_changes
 from riprap.runtime.checkpointing.durable import settle_store
 from riprap.runtime.folder import RunFolder

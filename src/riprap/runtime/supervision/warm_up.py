@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from riprap.graph.application import Application
+from riprap.application import Application
 from riprap.graph.connectors import memory, rows
 from riprap.graph.options import RunOptions
-from riprap.graph.windows import sliding
 from riprap.runtime.start import run
 from riprap.runtime.supervision.presence import FOLDER
+from riprap.windows import sliding
 
 _NAME = "warming"
 

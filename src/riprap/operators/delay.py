@@ -1,0 +1,62 @@
+"""Put out every tuple some time later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from riprap.durations import Duration
+from riprap.graph.builder import Builder
+from riprap.graph.checks import Here, Port
+from riprap.graph.operator import Traits, by_columns
+from riprap.graph.stream import Stream
+from riprap.operators.holding import WAITING, Held, duration, of_column, timing
+from riprap.protection import Policy
+from riprap.windows import span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay(Held):
+    """Puts out every tuple some time later."""
+
+    TRAITS: ClassVar[Traits] = replace(WAITING, does="puts out every tuple later")
+
+    time: int
+
+    @property
+    def spacing(self) -> tuple[int, int]:
+        return self.time, 0
+
+    def summary(self) -> str:
+        return f"{span(self.time)}{of_column(self.on)}{by_columns(self.by)}"
+
+
+def delay(
+    app: Builder,
+    name: str,
+    stream: Port,
+    *,
+    time: Duration,
+    on: str | None = None,
+    clock: Stream | None = None,
+    by: str | Sequence[str] = (),
+    protect: Policy | None = None,
+) -> Stream:
+    """Add a delay: a tuple leaves at the first event of its key that is ``time`` later, by ``on`` or ``clock``.
+
+    An event is a tuple of the key, which the delayed ones leave before, or a tick.
+    """
+    here = Here("Delay", name, app, stream)
+    inputs = here.port(stream)
+    keys = here.keys(by, inputs)
+    return here.add(
+        Delay(
+            **here.basics(inputs, protect=protect),
+            schema=inputs.schema,
+            clock=timing(here, inputs, on, clock),
+            by=keys,
+            on=on,
+            time=duration(here, time),
+        ),
+    )
