@@ -22,7 +22,7 @@ INTRODUCTION = """\
 Made by `python docs/operators_page.py` from what the operators say of themselves; `riprap operators` prints the table.
 How tuples are ordered, what windows hold, how time goes on, what punctuations do and what is put out at the end of
 finite input is in [streams.md](streams.md); the
-expressions are in [expressions.md](expressions.md).
+expressions are in [expressions.md](expressions.md), examples in [api.md](api.md).
 """
 
 
@@ -55,7 +55,8 @@ def section(name: str) -> list[str]:
     method = getattr(Application, CALLS.get(name, name.lower()))
     signature = str(inspect.signature(method)).replace("(app: 'Builder', ", "(")
     signature = re.sub(r" -> .*$", "", signature).replace("'", "")
-    told = inspect.cleandoc(method.__doc__ or "")
+    # Examples are in api.md.
+    told = inspect.cleandoc(method.__doc__ or "").partition("\n\n>>> ")[0]
     text = re.sub(r"``([^`]*)``", r"`\1`", told)
     return [f"## {name}", "", "```python", f"app.{method.__name__}{signature}", "```", "", text]
 

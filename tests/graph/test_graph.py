@@ -307,7 +307,7 @@ def test_loading_says_what_is_missing(program: Path) -> None:
 
 def modules() -> list[str]:
     found = ["riprap.adapters.json_lines", "riprap.application", "riprap.windows", "tests.oracle"]
-    packages = ("graph", "state", "operators", "compiler", "channels", "protection", "testing")
+    packages = ("graph", "state", "kernels", "operators", "compiler", "channels", "protection", "testing")
     for package in (f"riprap.{name}" for name in packages):
         path = importlib.import_module(package).__path__
         found += [package, *(m.name for m in pkgutil.walk_packages(path, f"{package}."))]

@@ -140,6 +140,11 @@ def aggregate(
     """Add an aggregate over windows of each key's tuples; the key's columns come first in its output.
 
     A sliding window puts out after every tuple and a tumbling one when it closes, unless ``emit`` says otherwise.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> print(app.aggregate("sums", sales, by="item", window=rr.sliding(tuples=3), select="sum(price) as total"))
+    stream 'sums' (item string, total bigint)
     """
     here = Here("Aggregate", name, app, stream)
     inputs = here.port(stream)

@@ -100,6 +100,11 @@ def barrier(
 
     A tuple waits until every port has one to go with it; null is a key like any other. Expressions call a port by
     its stream's name; one that has several streams is called ``port1``, ``port2`` and so on.
+
+    >>> app = rr.Application("demo")
+    >>> asked, answered = (app.source(name, rr.rows([], "id bigint")) for name in ("asked", "answered"))
+    >>> print(app.barrier("pairs", asked, answered, select="asked.id as question, answered.id as answer"))
+    stream 'pairs' (question bigint, answer bigint)
     """
     here = Here("Barrier", name, app, *ports)
     if len(ports) < 2:

@@ -96,6 +96,11 @@ def deduplicate(
     That is among the ``tuples`` of the stream before it, or less than ``time`` before it, by column ``on`` or by
     ``clock``. By a clock a key is forgotten when its time is over; by a column it is kept for good, as only its own
     tuples tell its time.
+
+    >>> app = rr.Application("demo")
+    >>> calls = app.source("calls", rr.rows([], "number string, at timestamp"))
+    >>> print(app.deduplicate("once", calls, by="number", time="10s", on="at"))
+    stream 'once' (number string, at timestamp)
     """
     here = Here("Deduplicate", name, app, stream)
     inputs = here.port(stream)

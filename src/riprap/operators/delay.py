@@ -46,6 +46,11 @@ def delay(
     """Add a delay: a tuple leaves at the first event of its key that is ``time`` later, by ``on`` or ``clock``.
 
     An event is a tuple of the key, which the delayed ones leave before, or a tick.
+
+    >>> app = rr.Application("demo")
+    >>> calls = app.source("calls", rr.rows([], "number string, at timestamp"))
+    >>> print(app.delay("later", calls, time="5s", on="at"))
+    stream 'later' (number string, at timestamp)
     """
     here = Here("Delay", name, app, stream)
     inputs = here.port(stream)

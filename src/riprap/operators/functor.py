@@ -126,6 +126,11 @@ def functor(
     ``variables`` makes it remember: names with the value each starts from. Every tuple that comes in updates them
     (``update``: all new values are computed from the old ones), before ``where`` and ``select``, which may name
     them too. There is one set of variables for each key (``by``), or one in all.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> print(app.functor("dear", sales, where="price > 100", select="item, price * 0.9 as reduced"))
+    stream 'dear' (item string, reduced decimal(22,1))
     """
     here = Here("Functor", name, app, stream)
     inputs = here.port(stream)

@@ -121,6 +121,11 @@ def gate(
     """Add a gate: a tuple passes while fewer than ``unacknowledged`` tuples that passed are unacknowledged.
 
     Others wait; each acknowledgement lets the oldest pass. One that comes when none is outstanding is ignored.
+
+    >>> app = rr.Application("demo")
+    >>> jobs, done = (app.source(name, rr.rows([], "id bigint")) for name in ("jobs", "done"))
+    >>> print(app.gate("few", jobs, done, unacknowledged=3))
+    stream 'few' (id bigint)
     """
     here = Here("Gate", name, app, stream, acknowledgements)
     inputs, answers = here.port(stream), here.port(acknowledgements)

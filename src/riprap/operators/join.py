@@ -166,6 +166,14 @@ def join(
     Expressions call a port by its stream's name; one that has several streams is called ``left`` or ``right``.
     With ``outer`` ("left" or "full") a tuple that matched nothing is put out when it leaves its window, with nulls
     for the other port's columns. A bare key column is the left port's, and shows the key of the tuple there is.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> offers = app.source("offers", rr.rows([], "item string, offer bigint"))
+    >>> window = rr.sliding(tuples=1)
+    >>> both = app.join("both", sales, offers, by="item", windows=(window, window), select="price, offer")
+    >>> print(both)
+    stream 'both' (price bigint, offer bigint)
     """
     here = Here("Join", name, app, left, right)
     ports = (here.port(left), here.port(right))

@@ -120,6 +120,12 @@ def lookup(
     ``by`` names the key's columns, or maps the stream's to the table's. Expressions call the stream by its name
     (``stream`` if the port has several) and the table by the lookup's. A tuple without a row gets nulls, or is
     left out with ``missing="drop"``.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> names = rr.rows([{"item": "t1", "name": "tea"}], "item string, name string")
+    >>> print(app.lookup("named", sales, table=names, by="item"))
+    stream 'named' (item string, price bigint, name string)
     """
     here = Here("Lookup", name, app, stream)
     inputs = here.port(stream)

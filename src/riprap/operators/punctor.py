@@ -77,7 +77,13 @@ def punctor(
     place: Place = "after",
     protect: Policy | None = None,
 ) -> Stream:
-    """Add a punctor: it puts a punctuation before or after each tuple that ``where`` is true for."""
+    """Add a punctor: it puts a punctuation before or after each tuple that ``where`` is true for.
+
+    >>> app = rr.Application("demo")
+    >>> lines = app.source("lines", rr.rows([], "line string"))
+    >>> print(app.punctor("marked", lines, where="line = ''", place="after"))
+    stream 'marked' (line string)
+    """
     here = Here("Punctor", name, app, stream)
     inputs = here.port(stream)
     if place not in get_args(Place):

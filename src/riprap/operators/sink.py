@@ -65,6 +65,9 @@ def sink(
     """Add a sink: ``rr.parquet(...)`` or another connector, or the path of a folder for files.
 
     A path's ending says the format, .parquet, .csv or .json; one without an ending gets Parquet files.
+
+    >>> app = rr.Application("demo")
+    >>> app.sink("out", app.source("lines", rr.rows([], "line string")), rr.csv("lines"))
     """
     here = Here("Sink", name, app, stream)
     inputs = here.port(stream)

@@ -127,6 +127,11 @@ def sort(
     """Add a sort: each tumbling window is put out in order when it closes, then a punctuation.
 
     ``order`` lists expressions, each with ``desc`` or ``nulls last`` as in SQL; equal tuples keep their order.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> print(app.sort("sorted", sales, order="price desc, item", window=rr.tumbling(tuples=100)))
+    stream 'sorted' (item string, price bigint)
     """
     here = Here("Sort", name, app, stream)
     inputs, keys, ordering = sorting(app, here, stream, order, window, by)

@@ -80,6 +80,10 @@ def source(
     ``position`` names a column that says where in the source a tuple stands (ascending whole numbers);
     without it files and rows count their tuples, and a Spark DataFrame is taken to be unordered.
     ``ordering`` names a column by which tuples of several sources interleave; it must not fall within a source.
+
+    >>> app = rr.Application("demo")
+    >>> print(app.source("sales", rr.rows([{"item": "tea", "price": 5}], "item string, price bigint")))
+    stream 'sales' (item string, price bigint)
     """
     here = Here("Source", name, app)
     return here.add(_source(here, connector, position, ordering, protect))
@@ -97,6 +101,12 @@ def clock(
     """Add a clock: a source whose tuples are ticks, each of which tells the time in column ``time``.
 
     Give it to operators as ``clock=``. Ticks reach every task, and replay as they were recorded.
+
+    >>> app = rr.Application("demo")
+    >>> clock = app.clock("clock", rr.ticks(every="1s"), time="time")
+    >>> calls = app.source("calls", rr.rows([], "number string"))
+    >>> print(app.delay("later", calls, time="5s", clock=clock))
+    stream 'later' (number string)
     """
     here = Here("Clock", name, app)
     source = _source(here, connector, position, ordering, None, tick=time)

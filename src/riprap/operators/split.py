@@ -90,6 +90,11 @@ def split(
     ``first`` to the first such. Or ``outputs`` lists names, and ``table`` says where each value of column ``on``
     goes: a mapping to one name or several, or a CSV file with columns ``value,output`` that is read now. A value
     that the table lacks goes to ``default``.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> [*app.split("by_price", sales, outputs={"dear": "price > 100", "cheap": "price <= 100"})]
+    ['dear', 'cheap']
     """
     here = Here("Split", name, app, stream)
     inputs = here.port(stream)

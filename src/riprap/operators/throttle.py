@@ -48,6 +48,11 @@ def throttle(
 
     A tuple is due 1/``rate`` after the one before it, or when it comes if that is later, and leaves at the first
     event of its key from then on: a tuple of the key, itself included, or a tick.
+
+    >>> app = rr.Application("demo")
+    >>> calls = app.source("calls", rr.rows([], "number string, at timestamp"))
+    >>> print(app.throttle("slower", calls, rate=2, by="number", on="at"))
+    stream 'slower' (number string, at timestamp)
     """
     here = Here("Throttle", name, app, stream)
     inputs = here.port(stream)

@@ -43,7 +43,13 @@ def top(
     clock: Stream | None = None,
     protect: Policy | None = None,
 ) -> Stream:
-    """Add a top-n: the first ``n`` tuples of each tumbling window in order, when it closes, then a punctuation."""
+    """Add a top-n: the first ``n`` tuples of each tumbling window in order, when it closes, then a punctuation.
+
+    >>> app = rr.Application("demo")
+    >>> sales = app.source("sales", rr.rows([], "item string, price bigint"))
+    >>> print(app.top("best", sales, n=3, order="price desc", window=rr.tumbling(tuples=100)))
+    stream 'best' (item string, price bigint)
+    """
     here = Here("TopN", name, app, stream)
     inputs, keys, ordering = sorting(app, here, stream, order, window, by)
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:

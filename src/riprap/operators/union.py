@@ -23,7 +23,13 @@ class Union(PassesOn):
 
 
 def union(app: Builder, name: str, *streams: Stream, protect: Policy | None = None) -> Stream:
-    """Add a union: the tuples of several streams of one schema as one stream, in the order they arrive."""
+    """Add a union: the tuples of several streams of one schema as one stream, in the order they arrive.
+
+    >>> app = rr.Application("demo")
+    >>> north, south = (app.source(name, rr.rows([], "item string")) for name in ("north", "south"))
+    >>> print(app.union("all", north, south))
+    stream 'all' (item string)
+    """
     here = Here("Union", name, app, streams)
     inputs = here.port(streams)
     return here.add(

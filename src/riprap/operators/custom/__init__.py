@@ -180,6 +180,15 @@ def custom(
     returned by name. Its state is one object, so one task has all of its tuples; one that is ``stateless`` runs in
     any number of tasks. Tuples of ``control`` reach it as port "control" at the end of each batch: they may change
     its state, and it cannot submit then. Such a stream may be a loop, made of its own output.
+
+    >>> class Doubled(rr.CustomOperator):
+    ...     def on_tuple(self, port, tuple):
+    ...         self.submit(tuple)
+    ...         self.submit(tuple)
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([], "word string"))
+    >>> print(app.custom("twice", Doubled, words, schema="word string", stateless=True))
+    stream 'twice' (word string)
     """
     here = Here("Custom", name, app, *ports, *((control,) if control is not None else ()))
     inputs = tuple(here.port(port) for port in ports)
