@@ -21,7 +21,7 @@ print(sum(hashing._fnv.stats.cache_misses.values()), sum(hashing._fnv.stats.cach
 """
 AHEAD = """\
 from riprap.state import hashing
-from riprap.machine_code import compile_known, uncompiled
+from riprap.machine_code.keeping import compile_known, uncompiled
 print(uncompiled())
 compile_known(lambda: True)
 print(uncompiled())

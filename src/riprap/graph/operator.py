@@ -63,6 +63,18 @@ class Operator:
     # What it is besides, by the name under which it is listed.
     VARIANTS: ClassVar[Mapping[str, Traits]] = {}
     REMEDY: ClassVar[str] = "Protect it in another way"
+    # Whether it brings tuples together by their number, so that all go wrong after one that is lost.
+    pairs: ClassVar[bool] = False
+    # Whether its state is objects of the user's, which are pickled.
+    holds_objects: ClassVar[bool] = False
+    # Whether it makes punctuations of its own.
+    punctuates: ClassVar[bool] = False
+    # Whether it reads a table beside its streams, of which there is only the version of now.
+    looks_up: ClassVar[bool] = False
+    # Whether what becomes of a tuple depends on those of its key alone, however they are cut into batches.
+    by_key_alone: ClassVar[bool] = True
+    # Whether tuples with a null in their key are remembered as others are.
+    keeps_null_keys: ClassVar[bool] = True
 
     name: str
     location: Location
@@ -106,11 +118,6 @@ class Operator:
         return ()
 
     @property
-    def pairs(self) -> bool:
-        """Whether it brings tuples together by their number, so that all go wrong after one that is lost."""
-        return False
-
-    @property
     def remedy(self) -> str:
         """What to do where it cannot be in a consistent region."""
         return self.REMEDY
@@ -130,11 +137,6 @@ class Operator:
     def saving(self) -> Saving | None:
         """How its state is saved, None if it is not."""
         return self.protect.saving(self) if self.protect is not None and self.stateful else None
-
-    @property
-    def holds_objects(self) -> bool:
-        """Whether its state is objects of the user's, which are pickled."""
-        return False
 
     @property
     def slides(self) -> frozenset[str]:
@@ -158,11 +160,6 @@ class Operator:
     @property
     def heeds(self) -> bool:
         """Whether punctuations on its input change what it does, beyond passing."""
-        return False
-
-    @property
-    def punctuates(self) -> bool:
-        """Whether it makes punctuations of its own."""
         return False
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
@@ -194,21 +191,6 @@ class Operator:
     def promise(self) -> Word | None:
         """What holds of it after a failure, in a word, if it deals with a system outside."""
         return None
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether it reads a table beside its streams, of which there is only the version of now."""
-        return False
-
-    @property
-    def by_key_alone(self) -> bool:
-        """Whether what becomes of a tuple depends on those of its key alone, however they are cut into batches."""
-        return True
-
-    @property
-    def keeps_null_keys(self) -> bool:
-        """Whether tuples with a null in their key are remembered as others are."""
-        return True
 
     @property
     def unflushable(self) -> tuple[str, str] | None:

@@ -47,8 +47,8 @@ def compiled(
 ) -> Any:
     """Compile a function when it is called, for the types it is called with.
 
-    ``types`` are those that are known to come, as Numba writes them: :func:`compile_known` compiles for them ahead of
-    the first call. ``options`` go to ``numba.njit``.
+    ``types`` are those that are known to come, as Numba writes them: ``compile_known`` compiles for them ahead of the
+    first call. ``options`` go to ``numba.njit``.
     """
     if function is None:
         return partial(compiled, types=types, **options)
@@ -83,30 +83,3 @@ def known() -> Sequence[tuple[Any, Any]]:
     """List functions with types that are known to come: those of the modules that have been loaded."""
     load()
     return _known
-
-
-def uncompiled() -> int:
-    """Count the functions whose types are known and of which there is no code yet."""
-    from riprap.machine_code.keeping import is_kept
-
-    return len({function for function, _ in known() if is_kept(function) is False})
-
-
-def compile_known(wanted: Callable[[], bool]) -> None:
-    """Compile the functions whose types are known, for as long as it is wanted."""
-    from riprap.machine_code.keeping import is_kept
-
-    for function, types in known():
-        if not wanted():
-            return
-        if is_kept(function) is False:
-            function.compile(types)
-
-
-def load_known() -> None:
-    """Load the code of functions whose types are known, where there is some: processes forked from here have it."""
-    from riprap.machine_code.keeping import is_kept
-
-    for function, types in known():
-        if is_kept(function):
-            function.compile(types)

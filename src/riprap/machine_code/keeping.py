@@ -36,6 +36,7 @@ from numba.core.sigutils import normalize_signature
 
 from riprap.cache import private_folder
 from riprap.errors import OwnershipError
+from riprap.machine_code import known
 
 _PACKAGE = Path(__file__).parents[1]
 _KIND = "code"
@@ -61,9 +62,30 @@ def signature(types: str) -> Any:
     return normalize_signature(f"({types})")[0]  # type: ignore[no-untyped-call]
 
 
-def is_kept(made: Any) -> bool | None:
+def _is_kept(made: Any) -> bool | None:
     """Say whether there is code of a function already; None if it cannot be kept."""
     return made._cache.has_code if isinstance(made._cache, _Cache) else None
+
+
+def uncompiled() -> int:
+    """Count the functions whose types are known and of which there is no code yet."""
+    return len({function for function, _ in known() if _is_kept(function) is False})
+
+
+def compile_known(wanted: Callable[[], bool]) -> None:
+    """Compile the functions whose types are known, for as long as it is wanted."""
+    for function, types in known():
+        if not wanted():
+            return
+        if _is_kept(function) is False:
+            function.compile(types)
+
+
+def load_known() -> None:
+    """Load the code of functions whose types are known, where there is some: processes forked from here have it."""
+    for function, types in known():
+        if _is_kept(function):
+            function.compile(types)
 
 
 class _Locator(UserProvidedCacheLocator):

@@ -65,11 +65,6 @@ class Aggregate(Operator):
         by_time = isinstance(self.emit, Every) and self.emit.time is not None
         return 1 if by_time or (self.window.shape == "tumbling" and self.window.time is not None) else 0
 
-    @property
-    def time_columns(self) -> frozenset[str]:
-        """The column that time or change is read off."""
-        return frozenset({self.window.on} if self.window.on else ())
-
     def window_of(self, port: int) -> Window | None:
         return self.window
 
@@ -79,7 +74,7 @@ class Aggregate(Operator):
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         arguments = {c for call in self.aggregation.calls for a in call.arguments for c in a.columns}
-        return (frozenset(self.by) | arguments | self.time_columns,)
+        return (frozenset({*self.by, *arguments, *((self.window.on,) if self.window.on else ())}),)
 
     def copies(self) -> Copies:
         return {name: frozenset({(0, name)}) for name in self.by}

@@ -20,10 +20,9 @@ from riprap.graph.checks import Here, Port
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on, typed
 from riprap.graph.stream import Stream
 from riprap.kernels.chunk import Chunk, Ints, order_numbers
-from riprap.kernels.clock_times import ClockTimes
 from riprap.kernels.given import Given, Result
 from riprap.machine_code import compiled
-from riprap.operators.holding import duration, named_column, of_column, timing
+from riprap.operators.holding import ClockTimes, duration, named_column, of_column, timing
 from riprap.protection import Policy
 from riprap.state.keys import KeyTable, encode_keys, join_tables
 from riprap.state.windows import Contents, gather, keys_in, make_page

@@ -18,7 +18,6 @@ from riprap.graph.checks import Here, Inputs, has
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on, typed
 from riprap.graph.stream import Stream
 from riprap.kernels.chunk import Chunk, Ints, order_numbers, struct_of
-from riprap.kernels.clock_times import ClockTimes
 from riprap.kernels.events import Events, in_event_order
 from riprap.kernels.extents import LONG_AGO
 from riprap.kernels.given import Given, Result
@@ -43,6 +42,36 @@ WAITING = Traits(
     holds=True,
     punctuation="ends here",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockTimes:
+    """A clock's time over a batch: before its first tick, and from each tick on. It never goes back."""
+
+    rank: Ints
+    time: Ints
+
+    @classmethod
+    def of(cls, given: Given) -> ClockTimes | None:
+        """Return what the operator's clock says, None where it has none."""
+        ticks = given.ticks
+        if ticks is None:
+            return None
+        before = LONG_AGO if ticks.before is None else ticks.before
+        return cls(ticks.rank, np.maximum.accumulate(np.concatenate([[before], ticks.time])))
+
+    @property
+    def ticks(self) -> int:
+        return len(self.rank)
+
+    def heard(self, chunk: Chunk) -> Ints:
+        """Return how many ticks came before each tuple; a tick comes after the tuples of its rank."""
+        heard: Ints = np.searchsorted(self.rank, chunk.rank)
+        return heard
+
+    def at(self, chunk: Chunk) -> Ints:
+        """Return the time at which each tuple comes."""
+        return self.time[self.heard(chunk)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable
 
 from riprap import application as application  # its operators' functions are what is compiled
-from riprap.machine_code import compile_known, uncompiled
-from riprap.machine_code.keeping import code_folder
+from riprap.machine_code.keeping import code_folder, compile_known, uncompiled
 
 
 class Precompilation:

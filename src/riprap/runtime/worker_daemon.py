@@ -17,7 +17,7 @@ from pyspark import daemon
 from pyspark import worker as worker  # loaded, to be there
 
 from riprap import application as application  # loaded, to be there
-from riprap.machine_code import load_known
+from riprap.machine_code.keeping import load_known
 from riprap.runtime.resident import task as task  # loaded, to be there
 
 
