@@ -147,10 +147,10 @@ def runs(keys: KeyTable, updates: Updates, store: Counting) -> np.ndarray:
     for number, (rows, values) in enumerate(updates):
         pages = [store.read(n) for n in names]
         touched = keys.take(rows)
-        gather(pages, touched, 1, LAYOUT)
-        page, replaced = add_page(page_of(touched, values), pages, 1)
+        gather(pages, touched, LAYOUT)
+        page, replaced = add_page(page_of(touched, values), pages)
         names = [store.write(f"{number + 1}", page), *names[replaced:]]
-    contents = gather([store.read(n) for n in names], keys, 1, LAYOUT)
+    contents = gather([store.read(n) for n in names], keys, LAYOUT)
     return contents.tuples.field(0).to_numpy()
 
 

@@ -216,7 +216,8 @@ def _in_a_row(parts: Sequence[Chunk]) -> Chunk:
     """Put chunks one after the other, with the punctuations among their tuples."""
     bases = np.cumsum([0, *(part.rows for part in parts)])
     marks = [replace(part.marks, at=part.marks.at + base) for part, base in zip(parts, bases, strict=False)]
-    names = list(parts[0].columns)
+    # An operator may hand on columns that nobody reads, and leave them out of another block.
+    names = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
     return Chunk(
         {name: concatenate_arrays([part.columns[name] for part in parts]) for name in names},
         np.concatenate([part.rank for part in parts]),

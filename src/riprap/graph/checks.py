@@ -13,7 +13,7 @@ from riprap.errors import GraphError
 from riprap.expressions import ExpressionError, type_name
 from riprap.graph.location import Location
 from riprap.graph.stream import Stream
-from riprap.protection import Policy, check_policy
+from riprap.protection import Policy, objection_to
 from riprap.windows import Window
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Here:
 
     def add(self, operator: Operator) -> Stream:
         """Add the operator, unless its policy objects, and return its stream."""
-        against = check_policy(operator.protect, operator)
+        against = objection_to(operator.protect, operator)
         if against is not None:
             raise self.error(*against)
         return self._application.add(operator)

@@ -20,7 +20,7 @@ from riprap.protection.policy import (
     Saving,
     Settled,
     Surroundings,
-    check_policy,
+    objection_to,
 )
 
 __all__ = [
@@ -36,10 +36,10 @@ __all__ = [
     "Saving",
     "Settled",
     "Surroundings",
-    "check_policy",
     "checkpoint",
     "consistent",
     "eventual",
+    "objection_to",
 ]
 
 # By the names that files say them with.

@@ -186,7 +186,7 @@ class Settled(Policy):
         return self.kept
 
 
-def check_policy(policy: object, operator: Protectable) -> tuple[str, str] | None:
+def objection_to(policy: object, operator: Protectable) -> tuple[str, str] | None:
     """Say what stands against an operator's policy: what is wrong, and what to do; None if nothing does."""
     if policy is None:
         return None

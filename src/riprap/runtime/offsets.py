@@ -46,7 +46,7 @@ class Piece:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Piece:
-        """Make a piece of what :func:`dataclasses.asdict` has made of one."""
+        """Make a piece as it is written as JSON."""
         sources = {
             n: (a, b, [FeedSegment(**s) for s in segments]) for n, (a, b, segments) in data["sources"].items()
         }

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from riprap.compiler import Plan
@@ -19,6 +18,7 @@ from riprap.runtime.offsets import Piece
 from riprap.runtime.resident.coordinator import Coordinator
 from riprap.runtime.shares import is_worth_sharing
 from riprap.runtime.task import Answer
+from riprap.state.durable_files import fields_of
 
 # Of rows to decode: fewer cost no more than a round of their own does.
 LEAST_AHEAD = 10_000
@@ -74,7 +74,7 @@ class Rounds:
 
 
 def _order(step: str, batch: int, piece: Piece, **more: Any) -> bytes:
-    return json.dumps({"step": step, "batch": batch, "piece": asdict(piece), **more}).encode()
+    return json.dumps({"step": step, "batch": batch, "piece": piece, **more}, default=fields_of).encode()
 
 
 def _rows(piece: Piece) -> int:
