@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from riprap.application import Application
 from riprap.graph import Graph, Stream
-from riprap.graph.checks import Port
+from riprap.graph.checks import Streams
 from riprap.graph.connectors import memory, rows
 from riprap.windows import sliding, tumbling
 
@@ -24,7 +24,7 @@ class Shape:
     def source(self, name: str) -> Stream:
         return self.app.source(name, rows([], "k bigint"))
 
-    def functor(self, name: str, stream: Port) -> Stream:
+    def functor(self, name: str, stream: Streams) -> Stream:
         return self.app.functor(name, stream, select="k")
 
     def aggregate(self, name: str, stream: Stream) -> Stream:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from riprap.graph.builder import Builder
     from riprap.graph.operator import Operator
 
-Port = Stream | Sequence[Stream]
+Streams = Stream | Sequence[Stream]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Basics(TypedDict):
 class Here:
     """The operator being added: checks what all kinds share, and gives every problem its name and line."""
 
-    def __init__(self, kind: str, name: str, application: Builder, *ports: Port) -> None:
+    def __init__(self, kind: str, name: str, application: Builder, *ports: Streams) -> None:
         self.kind = kind
         self.name = name
         self._application = application
@@ -127,7 +127,7 @@ class Here:
                 )
         return keys
 
-    def port(self, port: Port) -> Inputs:
+    def port(self, port: Streams) -> Inputs:
         """Return the streams of an input port, all of one schema, and that schema."""
         streams = (port,) if isinstance(port, Stream) else tuple(port)
         if not streams:

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.state.keys import Codes
 
-Ints = npt.NDArray[np.int64]
-Path = tuple[Ints, ...]
+PathNumbers = tuple[Ints, ...]
 
 # The code of a punctuation or tick that came in from outside the stage: it is for every key.
 EVERY = np.iinfo(np.int32).max
@@ -32,7 +32,7 @@ class Marks:
     at: Ints
     rank: Ints
     code: Codes
-    path: Path = ()
+    path: PathNumbers = ()
 
     def __len__(self) -> int:
         return len(self.at)
@@ -62,7 +62,7 @@ class Chunk:
     columns: Mapping[str, pa.Array]
     rank: Ints
     code: Codes
-    path: Path = ()
+    path: PathNumbers = ()
     marks: Marks = field(default=_NO_MARKS)
 
     @property
@@ -217,7 +217,7 @@ class _Elements:
 
     row: Ints
     rank: Ints
-    path: Path
+    path: PathNumbers
 
 
 def _elements(chunk: Chunk) -> _Elements:
@@ -231,7 +231,7 @@ def _elements(chunk: Chunk) -> _Elements:
     )
 
 
-def _sort(rank: Ints, path: Path) -> Ints:
+def _sort(rank: Ints, path: PathNumbers) -> Ints:
     if not path:
         return np.argsort(rank, kind="stable")
     return np.lexsort((*reversed(path), rank))

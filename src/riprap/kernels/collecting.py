@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.kernels.chunk import Ints, struct_of
+from riprap.arrays import Ints
+from riprap.kernels.chunk import struct_of
 from riprap.kernels.events import Events, in_event_order
 from riprap.kernels.extents import Extents, find_extents
 from riprap.kernels.given import Given

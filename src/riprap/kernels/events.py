@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.kernels.chunk import EVERY, LAST, Chunk, Ints, Marks, Path, no_marks
+from riprap.arrays import Ints
+from riprap.kernels.chunk import EVERY, LAST, Chunk, Marks, PathNumbers, no_marks
 from riprap.kernels.given import Given, hash_part, index_among
 from riprap.machine_code import compiled
 
@@ -25,7 +26,7 @@ class Events:
     is_tick: npt.NDArray[np.bool_]
     time: Ints
     rank: Ints
-    path: Path
+    path: PathNumbers
     code: npt.NDArray[np.int32]
     end_event: Ints
 

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from riprap.kernels.chunk import Ints
+from riprap.arrays import Ints, Numbers
 from riprap.kernels.events import Events
 from riprap.kernels.given import Given
 from riprap.kernels.history import History
 from riprap.machine_code import compiled
 from riprap.windows import Emit, Every, Window
-
-Numbers = npt.NDArray[Any]
 
 _COUNT, _TIME, _DELTA, _PUNCTUATION = range(4)
 _TUPLES, _PERIOD, _CLOSE = range(3)

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.machine_code import compiled
 
-Ints = npt.NDArray[np.int64]
 _LONG_DIGITS = 18  # a decimal of this many digits fits 64 bits
 
 

@@ -13,16 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Bools, Ints, Words
 from riprap.expressions import AggregateCall, EvaluationError, decimals, type_name
 from riprap.kernels.extremes import decimal_words, greatest_rows, order_of
 from riprap.kernels.quantiles import distinct_counts, percentiles
 from riprap.kernels.sums import central_squares, double_sums
 from riprap.kernels.wholes import whole_means, whole_sums
 from riprap.state.windows import ranges
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Words = npt.NDArray[np.uint64]
 
 _LISTED_AT_ONCE = 4_000_000
 _LONGEST = 2**31 - 1  # the offsets of a list array are of 32 bits

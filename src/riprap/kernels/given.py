@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from riprap.kernels.chunk import Chunk, Ints, Path
+from riprap.arrays import Ints
+from riprap.kernels.chunk import Chunk, PathNumbers
 from riprap.machine_code import compiled
 from riprap.state.keys import KeyTable
 
@@ -105,7 +106,7 @@ def _index_among(event):  # type: ignore[no-untyped-def]
     return numbers
 
 
-def same_order(rank: Ints, path: Path) -> Ints:
+def same_order(rank: Ints, path: PathNumbers) -> Ints:
     """Number the places of a sequence so that those of the same rank and path have the same number.
 
     Where streams that derive from one tuple come together, several tuples have the same order.

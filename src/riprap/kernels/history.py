@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.machine_code import compiled
 from riprap.state.keys import Codes, KeyTable
 from riprap.state.windows import Contents, make_page, ranges
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from riprap.kernels.chunk import LAST, Chunk, Ints, Path, places
+from riprap.arrays import Bools, Ints
+from riprap.kernels.chunk import LAST, Chunk, PathNumbers, places
 from riprap.kernels.extents import LONG_AGO
 from riprap.kernels.given import Ticks
 from riprap.machine_code import compiled
-
-Flags = npt.NDArray[np.bool_]
 
 # The columns of what a key holds: each port's start and end, and the time.
 WIDTH = 5
@@ -36,7 +35,7 @@ class Happenings:
     left_rows: int
     tuples: int
     rank: Ints
-    path: Path
+    path: PathNumbers
     code: npt.NDArray[np.int32]
     tick_time: Ints
     before: int
@@ -86,7 +85,7 @@ class BothWindows:
     held: Ints
     time: Ints
     place: Ints
-    has_null: Flags
+    has_null: Bools
 
     @property
     def now(self) -> Ints:

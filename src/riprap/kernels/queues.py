@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.errors import FormatError
-from riprap.kernels.chunk import Ints
 from riprap.machine_code import compiled
 from riprap.state.keys import KeyTable
 from riprap.state.windows import Contents, gather, ranges

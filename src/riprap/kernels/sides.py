@@ -11,18 +11,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.kernels.chunk import Chunk, Ints, struct_of
+from riprap.arrays import Bools, Ints
+from riprap.kernels.chunk import Chunk, struct_of
 from riprap.kernels.extents import LONG_AGO
 from riprap.kernels.given import Given
 from riprap.kernels.history import History, line_up
 from riprap.kernels.meetings import WIDTH, BothWindows, Rules
 from riprap.state.keys import KeyTable
 from riprap.state.windows import Contents, gather, make_page, ranges
-
-Flags = npt.NDArray[np.bool_]
 
 _TIME, _MATCHED = "$time", "$matched"
 
@@ -41,7 +39,7 @@ class Side:
     history: History | None = None
     old: Contents | None = None
     time: Ints | None = None
-    matched: Flags | None = None
+    matched: Bools | None = None
 
     @classmethod
     def of(
@@ -93,7 +91,7 @@ class Sides:
     touched: Ints
     keys: KeyTable
     windows: BothWindows
-    matched: Flags
+    matched: Bools
     _now: Ints
 
     @classmethod

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.kernels.chunk import Chunk, Ints, order_numbers, struct_of
+from riprap.arrays import Ints, Numbers
+from riprap.kernels.chunk import Chunk, order_numbers, struct_of
 from riprap.kernels.events import Events
 from riprap.kernels.extents import LONG_AGO, Extents, find_extents
 from riprap.kernels.given import Given
 from riprap.kernels.history import History, line_up
 from riprap.state.windows import Contents, gather
 from riprap.windows import Emit, Window
-
-Numbers = npt.NDArray[Any]
 
 # Beside a window's tuples: how many tuples its key has seen, and the newest time or number of its key.
 _COUNTERS = 2

@@ -3,7 +3,7 @@
 What is named here is what such a file is made of, one of the user's too.
 """
 
-from riprap.graph.checks import Here, Inputs, Port
+from riprap.graph.checks import Here, Inputs, Streams
 from riprap.graph.operator import Operator, PassesOn, Traits, passed_on
 from riprap.kernels.chunk import Chunk, struct_of
 from riprap.kernels.given import Given, Result, derive
@@ -18,8 +18,8 @@ __all__ = [
     "Inputs",
     "Operator",
     "PassesOn",
-    "Port",
     "Result",
+    "Streams",
     "Traits",
     "derive",
     "gather",

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from riprap.expressions import Aggregation, Scope, parse_aggregates
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Copies, Needed, Operator, Traits, by_columns, schema_of
 from riprap.graph.stream import Stream
 from riprap.kernels.evaluation import compute
@@ -123,7 +123,7 @@ class Aggregate(Operator):
 def aggregate(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     by: str | Sequence[str] = (),
     window: Window,

@@ -13,12 +13,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.expressions import Scope, parse_select
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Needed, Traits, by_columns, read_by, schema_of, typed
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints, places, struct_of
+from riprap.kernels.chunk import Chunk, places, struct_of
 from riprap.kernels.evaluation import compute
 from riprap.kernels.given import Given, Result
 from riprap.kernels.history import History, line_up
@@ -91,7 +92,7 @@ class Barrier(Pairing):
 def barrier(
     app: Builder,
     name: str,
-    *ports: Port,
+    *ports: Streams,
     by: str | Sequence[str] = (),
     select: str,
     protect: Policy | None = None,

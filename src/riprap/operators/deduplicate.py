@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.durations import Duration
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on, typed
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints, order_numbers
+from riprap.kernels.chunk import Chunk, order_numbers
 from riprap.kernels.given import Given, Result
 from riprap.machine_code import compiled
 from riprap.operators.holding import ClockTimes, duration, named_column, of_column, timing
@@ -30,7 +31,7 @@ from riprap.windows import span
 
 _NO_TUPLE = pa.struct([])
 Passed = npt.NDArray[np.bool_]
-Pages = dict[str, pa.RecordBatch]
+NewPages = dict[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class Deduplicate(PassesOn):
 def deduplicate(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     by: str | Sequence[str],
     tuples: int | None = None,
@@ -127,7 +128,7 @@ def deduplicate(
     )
 
 
-def _by_number(operator: Deduplicate, given: Given, chunk: Chunk) -> tuple[Passed, Pages]:
+def _by_number(operator: Deduplicate, given: Given, chunk: Chunk) -> tuple[Passed, NewPages]:
     if not chunk.rows:
         return np.zeros(0, bool), {}
     pages, size = given.pages.get("0", ()), operator.tuples or 0
@@ -158,7 +159,7 @@ def _sweep(pages: Sequence[pa.RecordBatch], keys: KeyTable, last: Ints, until: i
     return _page(table, np.where(numbers > until, numbers, 0))
 
 
-def _by_time(operator: Deduplicate, given: Given, chunk: Chunk) -> tuple[Passed, Pages]:
+def _by_time(operator: Deduplicate, given: Given, chunk: Chunk) -> tuple[Passed, NewPages]:
     length, clock = operator.time or 0, ClockTimes.of(given)
     touched = np.bincount(chunk.code, minlength=len(given.keys)) > 0
     if clock is not None and clock.ticks:

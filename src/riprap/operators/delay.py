@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from riprap.durations import Duration
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Traits, by_columns
 from riprap.graph.stream import Stream
 from riprap.operators.holding import WAITING, Held, duration, of_column, timing
@@ -35,7 +35,7 @@ class Delay(Held):
 def delay(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     time: Duration,
     on: str | None = None,

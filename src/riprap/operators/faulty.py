@@ -14,11 +14,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from riprap.arrays import Bools, Floats, Words
+from riprap.arrays import Bools, Floats, Ints, Words
 from riprap.errors import GraphError
 from riprap.graph.faults import ColumnChange, Fault, Stretch
 from riprap.graph.operator import PassesOn, Traits
-from riprap.kernels.chunk import EVERY, FIRST, LAST, Chunk, Ints, Marks
+from riprap.kernels.chunk import EVERY, FIRST, LAST, Chunk, Marks
 from riprap.kernels.given import Given, Result, hash_part, index_among
 
 # What it is there for: a fault that is injected, or a lag by which streams interleave in another way.

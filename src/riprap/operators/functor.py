@@ -19,7 +19,7 @@ from riprap.expressions import (
     parse_variables,
 )
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import (
     Copies,
     Needed,
@@ -112,7 +112,7 @@ class Functor(Operator):
 def functor(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     where: str | None = None,
     select: str | None = None,

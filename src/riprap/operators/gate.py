@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Copies, Needed, PassesOn, Traits, by_columns, passed_on, typed
 from riprap.graph.stream import Stream
 from riprap.kernels.chunk import Chunk, places, struct_of
@@ -111,8 +111,8 @@ class Gate(PassesOn):
 def gate(
     app: Builder,
     name: str,
-    stream: Port,
-    acknowledgements: Port,
+    stream: Streams,
+    acknowledgements: Streams,
     *,
     unacknowledged: int = 1,
     by: str | Sequence[str] = (),

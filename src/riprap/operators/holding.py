@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.durations import Duration
 from riprap.errors import GraphError
 from riprap.expressions import type_name
 from riprap.graph.checks import Here, Inputs, has
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on, typed
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints, order_numbers, struct_of
+from riprap.kernels.chunk import Chunk, order_numbers, struct_of
 from riprap.kernels.events import Events, in_event_order
 from riprap.kernels.extents import LONG_AGO
 from riprap.kernels.given import Given, Result

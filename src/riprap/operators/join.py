@@ -17,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.expressions import Expression, Scope, normalise, parse_condition, parse_select
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Copies, Needed, Traits, read_by, schema_of, typed
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints, concatenate, no_marks, order_numbers
+from riprap.kernels.chunk import Chunk, concatenate, no_marks, order_numbers
 from riprap.kernels.evaluation import compute
 from riprap.kernels.extents import LONG_AGO
 from riprap.kernels.given import Given, Result, hash_part
@@ -150,8 +151,8 @@ class Join(Pairing):
 def join(
     app: Builder,
     name: str,
-    left: Port,
-    right: Port,
+    left: Streams,
+    right: Streams,
     *,
     by: str | Sequence[str],
     windows: tuple[Window, Window],

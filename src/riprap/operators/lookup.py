@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.arrays import Ints
 from riprap.errors import GraphError, RunError
 from riprap.expressions import ExpressionError, Named, Scope, holding, normalise, parse_select, type_name
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port, has
+from riprap.graph.checks import Here, Streams, has
 from riprap.graph.connectors import Files, Rows, files, rows
 from riprap.graph.operator import (
     Copies,
@@ -29,7 +30,7 @@ from riprap.graph.operator import (
     schema_of,
 )
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints
+from riprap.kernels.chunk import Chunk
 from riprap.kernels.evaluation import compute
 from riprap.kernels.given import Given, Result
 from riprap.protection import Policy
@@ -106,7 +107,7 @@ class Lookup(Operator):
 def lookup(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     table: Files | Rows | pa.Table | str | Path,
     by: str | Sequence[str] | Mapping[str, str],

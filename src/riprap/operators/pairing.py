@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from riprap.expressions import Named
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Copies, Needed, Operator, plain_copies, read_by
 from riprap.graph.stream import Stream
 
@@ -69,7 +69,7 @@ class Pairing(Operator):
         return frozenset((each, column) for each in ports)
 
 
-def names_of_ports(here: Here, ports: Sequence[Port], otherwise: Sequence[str]) -> tuple[str, ...]:
+def names_of_ports(here: Here, ports: Sequence[Streams], otherwise: Sequence[str]) -> tuple[str, ...]:
     """Return what expressions call the ports: by its stream, or otherwise where there are several."""
     names = []
     for port, other in zip(ports, otherwise, strict=True):

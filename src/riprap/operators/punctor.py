@@ -7,17 +7,18 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from riprap.arrays import Ints
 from riprap.expressions import Expression, Scope, parse_condition
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints, Marks
+from riprap.kernels.chunk import Chunk, Marks
 from riprap.kernels.evaluation import evaluate_condition
 from riprap.kernels.given import Given, Result, index_among, same_order
 from riprap.protection import Policy
 
-Place = Literal["before", "after"]
+MarkPlace = Literal["before", "after"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Punctor(PassesOn):
     punctuates = True
 
     where: Expression
-    place: Place
+    place: MarkPlace
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return (passed_on(self, needed) | self.where.columns,)
@@ -71,10 +72,10 @@ class Punctor(PassesOn):
 def punctor(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     where: str,
-    place: Place = "after",
+    place: MarkPlace = "after",
     protect: Policy | None = None,
 ) -> Stream:
     """Add a punctor: it puts a punctuation before or after each tuple that ``where`` is true for.
@@ -86,8 +87,8 @@ def punctor(
     """
     here = Here("Punctor", name, app, stream)
     inputs = here.port(stream)
-    if place not in get_args(Place):
-        raise here.error(f"place= is {place!r}", f"It is one of {', '.join(get_args(Place))}")
+    if place not in get_args(MarkPlace):
+        raise here.error(f"place= is {place!r}", f"It is one of {', '.join(get_args(MarkPlace))}")
     with here:
         condition = parse_condition(where, Scope.of(inputs.schema), app.functions)
     return here.add(

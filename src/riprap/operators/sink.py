@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from riprap.expressions import type_name
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port, has
+from riprap.graph.checks import Here, Streams, has
 from riprap.graph.connectors import FileSink, Memory, SinkConnector, ToKafka, sink_of
 from riprap.graph.connectors.checks import has_bytes
 from riprap.graph.connectors.promise import SINK_WORDS, Word
@@ -57,7 +57,7 @@ class Sink(Operator):
 def sink(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     connector: SinkConnector | str | Path,
     *,
     protect: Policy | None = None,

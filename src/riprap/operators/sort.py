@@ -9,14 +9,15 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.expressions import Scope
 from riprap.expressions.ordering import Ordering, parse_order
 from riprap.expressions.tree import Column
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Inputs, Port
+from riprap.graph.checks import Here, Inputs, Streams
 from riprap.graph.operator import Needed, PassesOn, Traits, by_columns, passed_on, typed
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Ints, Marks
+from riprap.kernels.chunk import Marks
 from riprap.kernels.collecting import Closed, close_windows
 from riprap.kernels.extremes import order_of
 from riprap.kernels.given import Given, Result, hash_part
@@ -116,7 +117,7 @@ class Sort(PassesOn):
 def sort(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     order: str,
     window: Window,
@@ -148,7 +149,7 @@ def sort(
 
 
 def sorting(
-    app: Builder, here: Here, stream: Port, order: str, window: Window, by: str | Sequence[str]
+    app: Builder, here: Here, stream: Streams, order: str, window: Window, by: str | Sequence[str]
 ) -> tuple[Inputs, tuple[str, ...], tuple[Ordering, ...]]:
     inputs = here.port(stream)
     keys = here.keys(by, inputs)

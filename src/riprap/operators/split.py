@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from riprap.arrays import Ints
 from riprap.expressions import Expression, Scope, parse_condition, type_name
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Inputs, Port, has
+from riprap.graph.checks import Here, Inputs, Streams, has
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on
 from riprap.graph.stream import Stream
-from riprap.kernels.chunk import Chunk, Ints
+from riprap.kernels.chunk import Chunk
 from riprap.kernels.evaluation import Mask, evaluate_condition, is_true
 from riprap.kernels.given import Given, Result
 from riprap.protection import Policy
@@ -75,7 +76,7 @@ class Split(PassesOn):
 def split(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     outputs: Mapping[str, str] | Sequence[str],
     first: bool = False,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Traits, by_columns
 from riprap.graph.stream import Stream
 from riprap.operators.holding import LONGEST, WAITING, Held, of_column, timing
@@ -36,7 +36,7 @@ class Throttle(Held):
 def throttle(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     rate: float,
     on: str | None = None,

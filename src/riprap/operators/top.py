@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Traits, by_columns
 from riprap.graph.stream import Stream
 from riprap.operators.sort import Sort, sorting
@@ -34,7 +34,7 @@ class TopN(Sort):
 def top(
     app: Builder,
     name: str,
-    stream: Port,
+    stream: Streams,
     *,
     n: int = 10,
     order: str,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.arrays import Ints
-from riprap.kernels.chunk import EVERY, Chunk, Marks, Path, concatenate_arrays, no_marks, order_numbers
+from riprap.kernels.chunk import EVERY, Chunk, Marks, PathNumbers, concatenate_arrays, no_marks, order_numbers
 from riprap.kernels.given import Ticks, hash_part
 from riprap.state.keys import Codes, KeyTable, encode_keys, join_tables
 
@@ -89,7 +89,7 @@ class Arrival:
             len(t.rank) for t in self.ticks.values()
         )
 
-    def tags_at(self, rank: Ints, path: Path) -> Tags:
+    def tags_at(self, rank: Ints, path: PathNumbers) -> Tags:
         """Return the tags of tuples, or of punctuations, by their ranks and paths."""
         return (*(numbers[rank] for numbers in self.tags), *path)
 
@@ -272,7 +272,7 @@ def _in_order(columns: Tags) -> bool:
     return True
 
 
-def _chunk(read: ReadRows, rank: Ints, code: Codes, path: Path) -> Chunk:
+def _chunk(read: ReadRows, rank: Ints, code: Codes, path: PathNumbers) -> Chunk:
     columns = read.columns
     if not _in_order((rank, *path)):
         order = np.lexsort((*path[::-1], rank))
@@ -281,7 +281,7 @@ def _chunk(read: ReadRows, rank: Ints, code: Codes, path: Path) -> Chunk:
     return Chunk(columns, rank, code, path, no_marks(len(path)))
 
 
-def _marked(chunk: Chunk, rank: Ints, path: Path) -> Chunk:
+def _marked(chunk: Chunk, rank: Ints, path: PathNumbers) -> Chunk:
     """Put punctuations among the tuples of a chunk."""
     if not len(rank):
         return chunk

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from riprap.expressions import check_type, normalise, parse_schema, type_name
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Port
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Needed, Operator, Traits
 from riprap.graph.stream import Stream
 from riprap.kernels.chunk import Chunk, empty_chunk
@@ -139,7 +139,7 @@ def custom(
     app: Builder,
     name: str,
     made_by: type[CustomOperator],
-    *ports: Port,
+    *ports: Streams,
     schema: Schema,
     control: Stream | None = None,
     stateless: bool = False,
@@ -153,7 +153,7 @@ def custom(
     app: Builder,
     name: str,
     made_by: type[CustomOperator],
-    *ports: Port,
+    *ports: Streams,
     outputs: Mapping[str, Schema],
     control: Stream | None = None,
     stateless: bool = False,
@@ -166,7 +166,7 @@ def custom(
     app: Builder,
     name: str,
     made_by: type[CustomOperator],
-    *ports: Port,
+    *ports: Streams,
     schema: Schema | None = None,
     outputs: Mapping[str, Schema] | None = None,
     control: Stream | None = None,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.errors import OperatorError
-from riprap.kernels.chunk import Ints
 from riprap.kernels.given import Given
 from riprap.kernels.user_code import describe
 from riprap.operators.custom.objects import loads, restore_state, save

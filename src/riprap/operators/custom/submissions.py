@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from riprap.arrays import Ints
 from riprap.expressions import ExpressionError, check_type, normalise, type_name
-from riprap.kernels.chunk import EVERY, Chunk, Ints, Marks, Path, concatenate_arrays
+from riprap.kernels.chunk import EVERY, Chunk, Marks, PathNumbers, concatenate_arrays
 from riprap.kernels.events import Events
 from riprap.kernels.given import Given, index_among, same_order
 from riprap.operators.custom.user_operator import Tuples
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EventRun:
     """Events that reach the operator together: tuples ``row`` and on of a port, or one punctuation (``row`` is -1)."""
 
     port: int
@@ -42,7 +43,7 @@ class Line:
     port: Ints
     row: Ints
     rank: Ints
-    path: Path
+    path: PathNumbers
     code: Codes
 
     @classmethod
@@ -72,14 +73,14 @@ class Line:
         tuples = np.flatnonzero(self.row >= 0)
         return int(tuples[-1]) if len(tuples) else None
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[EventRun]:
         """Cut the line where the port changes, and around punctuations."""
         mark = self.row < 0
         new = np.ones(len(self), bool)
         new[1:] = (self.port[1:] != self.port[:-1]) | mark[1:] | mark[:-1]
         starts = np.flatnonzero(new)
         for start, length in zip(starts.tolist(), np.diff([*starts, len(self)]).tolist(), strict=True):
-            yield Run(int(self.port[start]), start, int(self.row[start]), length)
+            yield EventRun(int(self.port[start]), start, int(self.row[start]), length)
 
 
 class Submissions:
