@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -132,30 +132,24 @@ def run_task(
     began = time.perf_counter()
     site = site.here()
     # What Spark reads it cuts up as it likes, and there is no state.
-    first, last = (0, 0) if plan.ingests else plan.span(task)
-    arrival = take_in(plan, rows, (first, last), batch=batch)
+    span = (0, 0) if plan.ingests else plan.span(task)
+    arrival = take_in(plan, rows, span, batch=batch)
     arrived = time.perf_counter()
-    before = site.ledger.get(batch - 1).state_of(first, last)
-    if sum(high - low for low, high in (m.buckets for m in before)) != last - first:
-        raise LedgerError(
-            f"the record of batch {batch - 1} names state for buckets {[m.buckets for m in before]}, and this task "
-            f"has {first} to {last}: some state would be taken for empty. Was the number of buckets changed?"
-        )
-    names = {slot: [name for m in before for name in m.pages.get(slot, ())] for slot in plan.slots}
+    before = _manifests_before(site, batch, span)
     state = {
         slot: [
-            restrict(_left.read(site.pages, name, (first, last)), *m.buckets, plan.buckets)
+            restrict(_left.read(site.pages, name, span), *m.buckets, plan.buckets)
             for m in before
             for name in m.pages.get(slot, ())
         ]
-        for slot in names
+        for slot in plan.slots
     }
     loaded = time.perf_counter()
     outcome = compute(
         plan,
         arrival,
         state,
-        (first, last),
+        span,
         end=end,
         tables=tables,
         # Without a key every task has a part of the rows; then all that is in it is its own.
@@ -164,24 +158,10 @@ def run_task(
     )
     computed = time.perf_counter()
     reach("computed", batch, plan.name)
-
-    def name(slot: str) -> str:
-        return page_name(epoch=site.ledger.epoch, batch=batch, attempt=attempt, slot=slot)
-
-    pages, held = {}, {}
-    for slot in plan.slots:
-        page, replaced = outcome.pages.get(slot, (None, 0))
-        made = [page] if page is not None else []
-        if len(before) > 1 and state[slot]:
-            # Buckets that several tasks had: a page of one must not count for the others', so all move to one page.
-            made, replaced = [reduce(merge, [*made, *state[slot][replaced:]])], len(state[slot])
-        pages[slot] = (*(site.pages.write(name(slot), p) for p in made), *names[slot][replaced:])
-        held[slot] = [*made, *state[slot][replaced:]]
-    _left.note(
-        site.pages,
-        (first, last),
-        (p for slot in plan.slots for p in zip(pages[slot], held[slot], strict=True)),
-    )
+    name = partial(_page_name, site, batch, attempt)
+    pages = _leave_state(plan, site, before, state, outcome, name)
+    held = {slot: [page for _, page in named] for slot, named in pages.items()}
+    _left.note(site.pages, span, (named for slot in plan.slots for named in pages[slot]))
     fresh = _leave_fresh(plan, site, outcome, held, name)
     reach("paged", batch, plan.name)
     outputs = {
@@ -193,7 +173,7 @@ def run_task(
     reach("answered", batch, plan.name)
     return Answer(
         task=task,
-        manifest=Manifest((first, last), pages),
+        manifest=Manifest(span, {slot: tuple(n for n, _ in named) for slot, named in pages.items()}),
         outputs=outputs,
         activity=outcome.activity,
         state={
@@ -210,6 +190,44 @@ def run_task(
             "write": done - computed,
         },
     )
+
+
+def _manifests_before(site: Site, batch: int, span: tuple[int, int]) -> Sequence[Manifest]:
+    """Return what the record before a batch says of the state of a span's buckets."""
+    first, last = span
+    before = site.ledger.get(batch - 1).state_of(first, last)
+    if sum(high - low for low, high in (m.buckets for m in before)) != last - first:
+        raise LedgerError(
+            f"the record of batch {batch - 1} names state for buckets {[m.buckets for m in before]}, and this task "
+            f"has {first} to {last}: some state would be taken for empty. Was the number of buckets changed?"
+        )
+    return before
+
+
+def _page_name(site: Site, batch: int, attempt: str, slot: str) -> str:
+    return page_name(epoch=site.ledger.epoch, batch=batch, attempt=attempt, slot=slot)
+
+
+def _leave_state(
+    plan: Plan,
+    site: Site,
+    before: Sequence[Manifest],
+    state: Mapping[str, Sequence[pa.RecordBatch]],
+    outcome: Outcome,
+    name: Callable[[str], str],
+) -> dict[str, list[tuple[str, pa.RecordBatch]]]:
+    """Write the pages that are new in the state; return all that are in it now, by slot."""
+    pages = {}
+    for slot in plan.slots:
+        page, replaced = outcome.pages.get(slot, (None, 0))
+        new = [page] if page is not None else []
+        older = [n for m in before for n in m.pages.get(slot, ())]
+        if len(before) > 1 and state[slot]:
+            # Buckets that several tasks had: a page of one must not count for the others', so all move to one page.
+            new, replaced = [reduce(merge, [*new, *state[slot][replaced:]])], len(state[slot])
+        written = [(site.pages.write(name(slot), p), p) for p in new]
+        pages[slot] = [*written, *zip(older[replaced:], state[slot][replaced:], strict=True)]
+    return pages
 
 
 def _leave_fresh(
