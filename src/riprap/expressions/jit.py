@@ -7,7 +7,7 @@ building a graph does not need it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from riprap.machine_code import compiled as kept
+from riprap.machine_code import load
 
 _LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _PAIR = numba.types.Tuple((numba.types.int64, numba.types.boolean))  # type: ignore[no-untyped-call]
@@ -31,7 +32,9 @@ def run_loop(source: str, arguments: Sequence[npt.NDArray[Any]]) -> tuple[int, i
 @lru_cache(maxsize=256)
 def compiled(source: str, types: tuple[numba.types.Type, ...]) -> Callable[..., tuple[int, int]]:
     """Compile a loop for arrays of certain types."""
-    namespace: dict[str, Any] = dict(_NAMES)
+    # Only then are they what compiled code can call.
+    load()
+    namespace: dict[str, Any] = {name: globals()[name] for name in _NAMES}
     exec(source, namespace)
     loop: Callable[..., tuple[int, int]] = numba.njit([types], error_model="numpy", nogil=True)(
         namespace["loop"]
@@ -105,15 +108,15 @@ def power(base, exponent):  # type: ignore[no-untyped-def]
 
 
 # What a loop may call.
-_NAMES: Mapping[str, object] = {
-    "np": np,
-    "math": math,
-    "added": added,
-    "subtracted": subtracted,
-    "multiplied": multiplied,
-    "quotient": quotient,
-    "remainder": remainder,
-    "clipped": clipped,
-    "clipped_or_zero": clipped_or_zero,
-    "power": power,
-}
+_NAMES = (
+    "np",
+    "math",
+    "added",
+    "subtracted",
+    "multiplied",
+    "quotient",
+    "remainder",
+    "clipped",
+    "clipped_or_zero",
+    "power",
+)
