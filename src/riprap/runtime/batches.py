@@ -159,9 +159,12 @@ class BatchRunner:
             raise LedgerError(f"batch {batch}: a task answered twice")
         # What Spark reads it cuts up as it likes, and there is no state.
         manifests = [] if self._plan.ingests else [a.manifest for a in answers]
-        silent = sorted(set(range(self._plan.tasks)) - {a.task for a in answers})
-        if silent and not self._plan.ingests:
-            raise LedgerError(f"batch {batch}: task {silent[0]} did not answer, so its buckets are unknown")
+        manifests.sort(key=lambda m: m.buckets)
+        bounds = [0, *(bound for m in manifests for bound in m.buckets), self._plan.buckets]
+        if bounds[::2] != bounds[1::2] and not self._plan.ingests:
+            raise LedgerError(
+                f"batch {batch}: what is answered is of buckets {bounds[1:-1]}, and not of each once"
+            )
         outputs = {
             sink: tuple(a.outputs[sink] for a in sorted(answers, key=lambda a: a.task) if sink in a.outputs)
             for sink in (*self._publishers, *self._outlets)
@@ -173,7 +176,7 @@ class BatchRunner:
                 n: (before.sources[n][1] if n in before.sources else None, end)
                 for n, end in planned.ends.items()
             },
-            manifests=tuple(sorted(manifests, key=lambda m: m.buckets)),
+            manifests=tuple(manifests),
             outputs=outputs,
             frontier=planned.frontier,
             time=self._clock(),

@@ -112,10 +112,11 @@ class ChannelInflow:
             end[END] = 1
         return end
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+    def pieces(self, start: Offset, end: Offset, *, alone: bool = False) -> list[Piece]:
         frontiers = {root: (start[root], end[root]) for root in self._plan.roots}
         ends, frontier = is_end(start, end), end.get(self._plan.root)
-        return [Piece(task, {}, frontiers, ends, frontier) for task in range(self._plan.tasks)]
+        tasks = range(1 if alone else self._plan.tasks)
+        return [Piece(task, {}, frontiers, ends, frontier, alone) for task in tasks]
 
     def commit(self, end: Offset) -> None:
         # Otherwise it is kept upstream until it is saved: the checkpointer says when.

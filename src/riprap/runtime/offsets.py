@@ -29,7 +29,7 @@ class Piece:
     """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers.
 
     Or it reads nothing and puts out what is held at the end of the input, if ``ends``: at ``frontier``, or where there
-    is none, at the batch.
+    is none, at the batch. A small batch is ``alone``: there is no other piece, and all buckets are this task's.
     """
 
     task: int
@@ -37,6 +37,7 @@ class Piece:
     frontiers: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     ends: bool = False
     frontier: int | None = None
+    alone: bool = False
 
     def end(self, batch: int) -> int | None:
         """Return the frontier of the end of the input, None where this is not the end."""
@@ -51,7 +52,7 @@ class Piece:
             n: (a, b, [FeedSegment(**s) for s in segments]) for n, (a, b, segments) in data["sources"].items()
         }
         frontiers = {n: (a, b) for n, (a, b) in data["frontiers"].items()}
-        return cls(data["task"], sources, frontiers, data["ends"], data["frontier"])
+        return cls(data["task"], sources, frontiers, data["ends"], data["frontier"], data["alone"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ class Inflow(Protocol):
     def latest(self, start: Offset, rows: int) -> Offset:
         """Return how far the next batch may go, with about so many rows of each source, or channel."""
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
-        """Cut a batch up for the tasks."""
+    def pieces(self, start: Offset, end: Offset, *, alone: bool = False) -> list[Piece]:
+        """Cut a batch up for the tasks, or for one of them alone."""
 
     def commit(self, end: Offset) -> None:
         """Let go of what was read up to an offset."""

@@ -120,8 +120,8 @@ class SourceInflow:
                 return offset
             rows *= 2
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
-        plan = self._plan
+    def pieces(self, start: Offset, end: Offset, *, alone: bool = False) -> list[Piece]:
+        plan = self._plan.alone if alone else self._plan
         for name, feed in self._feeds.items():
             feed.find(end[name])
         pieces = []
@@ -133,7 +133,7 @@ class SourceInflow:
                     span = high - low
                     low, high = low + span * task // plan.tasks, low + span * (task + 1) // plan.tasks
                 sources[name] = (low, high, feed.log.between(low, high))
-            pieces.append(Piece(task, sources, ends=is_end(start, end), frontier=end.get(FRONTIER)))
+            pieces.append(Piece(task, sources, {}, is_end(start, end), end.get(FRONTIER), alone))
         return pieces
 
     def commit(self, end: Offset) -> None:

@@ -107,10 +107,13 @@ def save_plan(path: Path, plan: Plan) -> None:
 
 
 @lru_cache(maxsize=64)
-def load_plan(path: str) -> Plan:
-    """Read a plan; a worker does so once. To load it is to run code: it must be ours."""
+def load_plan(path: str, *, alone: bool = False) -> Plan:
+    """Read a plan, or that of a batch that one task computes alone; a worker does so once.
+
+    To load it is to run code: it must be ours.
+    """
     plan: Plan = cloudpickle.loads(read_file(path))
-    return plan
+    return plan.alone if alone else plan
 
 
 def run_task(

@@ -6,7 +6,7 @@ They are the stage's own values, so that whoever computes a batch by one needs n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -102,6 +102,11 @@ class Plan:
     def roots(self) -> tuple[str, ...]:
         """What the frontiers of its inlets count."""
         return tuple(sorted({channel.root for channel in self.inlets.values()}))
+
+    @property
+    def alone(self) -> Plan:
+        """The same for a batch that one task computes alone."""
+        return replace(self, tasks=1)
 
     def span(self, task: int) -> tuple[int, int]:
         """Return the buckets [first, end) that a task has."""

@@ -117,9 +117,12 @@ class Checkpointer:
                     continue
                 tracked.entered += entered.get(tracked.name, 0)
                 tracked.waiting += [
-                    Waiting(*each, tracked.until, record.time)
+                    Waiting(each.slot, span, each.page, tracked.until, record.time)
                     for each in fresh
                     if each.slot in tracked.protected.slots
+                    for span in self._protection.spans
+                    # One task may have computed all buckets.
+                    if each.buckets[0] <= span[0] and span[1] <= each.buckets[1]
                 ]
                 tracked.until, tracked.newest = record.time, record
                 if tracked.whole is not None:
@@ -241,7 +244,7 @@ class Checkpointer:
             fresh = self._all_of(tracked, whole)
         else:
             for each in reversed(taken):
-                page = Fresh(self._site.find_page(each.page), each.since, each.until, each.came)
+                page = Fresh(self._page_of(each), each.since, each.until, each.came)
                 fresh.setdefault((each.slot, each.buckets), []).append(page)
         slots = {} if whole is not None else dict(tracked.slots)
         values: dict[str, dict[str, pa.Buffer]] = {}
@@ -258,6 +261,10 @@ class Checkpointer:
             slots[place], fresh_values = state.advance(pages, load)
             values.setdefault(place[0], {}).update(fresh_values)
         return slots, values
+
+    def _page_of(self, waiting: Waiting) -> pa.RecordBatch:
+        page = self._site.find_page(waiting.page)
+        return restrict(page, *waiting.buckets, self._protection.buckets)
 
     def _all_of(self, tracked: PendingOperator, record: BatchRecord) -> dict[tuple[str, Range], list[Fresh]]:
         """Return the whole state of an operator, as the tasks have it.
@@ -330,7 +337,7 @@ class Checkpointer:
             # Named before it is there: whoever collects pages meanwhile leaves it alone.
             tracked.making = name = f"{old[-1].page}-and-before"
         try:
-            pages = [self._site.find_page(w.page) for w in reversed(old)]
+            pages = [self._page_of(w) for w in reversed(old)]
             came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
             self._site.pages.write(name, put_together(pages))
             merged = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))

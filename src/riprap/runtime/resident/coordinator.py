@@ -93,11 +93,11 @@ class Coordinator:
         return self.address[0] == _LOOPBACK
 
     def give(self, work: Sequence[bytes], *, stay: bool = True) -> None:
-        """Give each task its piece of a round, in place of any other that is under way.
+        """Give each task its piece of a round, or the first ones, in place of any other that is under way.
 
         Unless they are to ``stay``, a task that has answered is told to end: others may wait for its slot.
         """
-        assert len(work) == self._tasks
+        assert 0 < len(work) <= self._tasks
         self._rounds += 1
         self._round = _Round(self._rounds, work, stay)
         for task in list(self._workers):
@@ -107,7 +107,7 @@ class Coordinator:
         """Return the answers of the round that was given out, in the order of the tasks."""
         current = self._round
         assert current is not None
-        while len(current.answers) < self._tasks:
+        while len(current.answers) < len(current.work):
             for key, _ in self._selector.select():
                 self._heed(key)
             with self._lock:
@@ -116,7 +116,7 @@ class Coordinator:
                 if self._failure is not None:
                     raise self._failure
         self._round = None
-        return [current.answers[task] for task in range(self._tasks)]
+        return [current.answers[task] for task in range(len(current.work))]
 
     def open(self) -> None:
         """Take tasks on: a job has been submitted, and what became of an earlier one does not count."""
@@ -236,7 +236,7 @@ class Coordinator:
 
     def _give(self, task: int) -> None:
         current = self._round
-        if current is None or task in current.answers:
+        if current is None or task in current.answers or task >= len(current.work):
             return
         worker = self._workers[task]
         try:

@@ -43,7 +43,7 @@ class Rounds:
             self._read(batch, pieces)
 
     def compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:
-        """Have a batch computed, a piece by each task."""
+        """Have a batch computed, a piece by each task, or all of it by one."""
         if self._reading != (batch, pieces) and self._shares(pieces):
             self._read(batch, pieces)
         parts, seconds = None, [0.0] * len(pieces)
@@ -70,7 +70,8 @@ class Rounds:
         self._reading = (batch, pieces)
 
     def _shares(self, pieces: Sequence[Piece]) -> bool:
-        return self._stay and self._coordinator.on_one_host and is_worth_sharing(self._plan, pieces[0])
+        together = self._stay and self._coordinator.on_one_host and len(pieces) > 1
+        return together and is_worth_sharing(self._plan, pieces[0])
 
 
 def _order(step: str, batch: int, piece: Piece, **more: Any) -> bytes:

@@ -28,6 +28,7 @@ from riprap.runtime.batches import BatchRunner
 from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.inflow import open_inflow
 from riprap.runtime.offsets import Inflow, Offset, Piece, Planned
+from riprap.runtime.resident.alone import Alone
 from riprap.runtime.resident.coordinator import CancelledError, Coordinator
 from riprap.runtime.resident.rounds import Rounds
 from riprap.runtime.resident.task import Resident
@@ -72,6 +73,7 @@ class ResidentStage:
             BatchSize() if options.batch_rows == "auto" and not _ordered_by_batch(plan, options) else None
         )
         self._stays = stays
+        self._alone = Alone()
         self._tell = tell
         self._first = 0
         self._unhanded: deque[tuple[int, Offset]] = deque()
@@ -179,8 +181,10 @@ class ResidentStage:
 
         def answer() -> list[Answer]:
             nonlocal rows
-            answers = self._compute(batch, ahead or inflow.pieces(start, end))
+            pieces = ahead or inflow.pieces(start, end, alone=self._stays and self._alone.next)
+            answers = self._compute(batch, pieces)
             rows = sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
+            self._alone.learn(rows, answers)
             if not self._options.interval and 2 * rows > self._limit:
                 self._look_ahead(inflow, batch + 1, end)
             return answers

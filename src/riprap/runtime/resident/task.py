@@ -72,8 +72,8 @@ class Resident:
 
     def _work(self, work: Mapping[str, Any], attempt: int) -> bytes:
         setting = load_setting(self._setting)
-        plan, site = load_plan(setting.plan), setting.site
         piece, batch = Piece.from_json(work["piece"]), work["batch"]
+        plan, site = load_plan(setting.plan, alone=piece.alone), setting.site
         named = f"{setting.start}.{piece.task}.{attempt}"
         began = time.perf_counter()
         if work["step"] == "share":
