@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from riprap.compiler.passes import (
 from riprap.errors import GraphError
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
+from riprap.graph.regions import Region, regions_of
 from riprap.operators.channel import Inlet, Outlet
 from riprap.operators.source import Source
 from riprap.protection import Settled
@@ -41,11 +42,13 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int) -> Layout:
     _check_sources_together(graph, elements)
     needed = prune_columns(graph)
     roots = _roots(graph, elements)
+    regions = regions_of(graph)
     channels = _channels(graph, elements, needed, roots, buckets)
     plans = tuple(
-        _plan(graph, element, needed, channels, roots[element.name], buckets, tasks) for element in elements
+        _plan(graph, element, _region(regions, element), needed, channels, roots[element.name], buckets, tasks)
+        for element in elements
     )
-    return Layout(graph=graph, plans=plans, channels=tuple(channels))
+    return Layout(graph=graph, plans=plans, channels=tuple(channels), regions=regions)
 
 
 def explain(layout: Layout) -> Iterator[tuple[str, str]]:
@@ -176,9 +179,14 @@ def _tag_depths(graph: Graph, elements: tuple[Draft, ...], roots: Mapping[str, s
     return depths
 
 
+def _region(regions: Iterable[Region], element: Draft) -> Region | None:
+    return next((region for region in regions if region.name == element.region), None)
+
+
 def _plan(
     graph: Graph,
     element: Draft,
+    region: Region | None,
     needed: Mapping[str, frozenset[str]],
     channels: list[ChannelPlan],
     root: str,
@@ -191,7 +199,7 @@ def _plan(
         if channel.writer == element.name:
             outlets[channel.stream] = (*outlets.get(channel.stream, ()), channel)
     operators: list[Operator] = [_inlet(graph, stream, channel) for stream, channel in inlets.items()]
-    operators += [_bare(o) for o in element.operators]
+    operators += [_bare(o, region) for o in element.operators]
     operators += [_outlet(graph, stream, leaving) for stream, leaving in outlets.items()]
     sources = graph.of_kind(Source)
     part = Graph(element.name, tuple(operators))
@@ -233,6 +241,8 @@ def _plan(
         origin=source_tags(graph) - 2,
         restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
         ingests=element.ingests,
+        region=element.region,
+        kept=region is not None and region.terms.outlives_host,
     )
 
 
@@ -255,9 +265,13 @@ def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Out
     return Outlet(name=f"to:{stream}", location=producer.location, ports=((stream,),), schema=schema)
 
 
-def _bare(operator: Operator) -> Operator:
+def _bare(operator: Operator, region: Region | None) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
-    if operator.protect is not None:
+    if region is not None and operator.name in region.operators:
+        # What is kept is the element's, for all of them.
+        saving = region.terms.saving if operator.stateful else None
+        operator = dataclasses.replace(operator, protect=Settled(saved=saving, kept=False))
+    elif operator.protect is not None:
         settled = Settled(saved=operator.saving, kept=operator.replays)
         operator = dataclasses.replace(operator, protect=settled)
     return operator.bare()

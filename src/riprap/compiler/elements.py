@@ -2,8 +2,8 @@
 
 Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its
 key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
-from other elements comes by channels. A source that Spark reads is an element by itself. Elements have levels, and read
-only from lower ones, so they never run in a circle.
+from other elements comes by channels. A source that Spark reads is an element by itself. The borders of consistent regions
+are borders of elements. Elements have levels, and read only from lower ones, so they never run in a circle.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from riprap.errors import GraphError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
+from riprap.graph.regions import region_by_operator
 from riprap.operators.source import Source
 
 # For each column of a stream: the columns of entries that it is a plain copy of, by entry.
@@ -31,6 +32,7 @@ class Draft:
     name: str
     level: int
     placed: bool = False
+    region: str | None = None
     operators: list[Operator] = field(default_factory=list)
     entries: dict[str, pa.Schema] = field(default_factory=dict)
     key: Key | None = None
@@ -63,8 +65,10 @@ class Draft:
 def fuse(graph: Graph) -> tuple[Draft, ...]:
     """Put every operator into a processing element; each element comes after those it reads from."""
     elements: list[Draft] = []
+    regions = region_by_operator(graph)
     for operator in graph:
-        home = _home(graph, elements, operator)
+        region = regions.get(operator.name)
+        home = _home(graph, elements, operator, region.name if region is not None else None)
         _enter(graph, home, operator)
     _check_loops(graph, elements)
     for element in elements:
@@ -81,28 +85,28 @@ def fuse(graph: Graph) -> tuple[Draft, ...]:
     return tuple(ordered)
 
 
-def _home(graph: Graph, elements: list[Draft], operator: Operator) -> Draft:
+def _home(graph: Graph, elements: list[Draft], operator: Operator, region: str | None) -> Draft:
     """Choose the element of an operator, or make one."""
     place = graph.places.get(operator.name)
     feeding = [_home_of(elements, graph.producer(s)) for s in operator.inputs]
     level = 1 + max((e.level for e in feeding), default=-1)
     if reads_by_spark(operator):
-        return _made(elements, Draft("", 0))
+        return _made(elements, Draft("", 0, region=region))
     if place is not None:
         for element in elements:
             if element.placed and element.name == place:
-                _check_placed(graph, element, operator)
+                _check_placed(graph, element, operator, region)
                 element.level = max([element.level, *(e.level + 1 for e in feeding if e is not element)])
                 return element
-        return _made(elements, Draft(place, level, placed=True))
+        return _made(elements, Draft(place, level, placed=True, region=region))
     if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
         return _made(elements, Draft("", level))
     if isinstance(operator, Source):
-        beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests)
-        return next(beside, None) or _made(elements, Draft("", 0))
+        beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests and e.region == region)
+        return next(beside, None) or _made(elements, Draft("", 0, region=region))
     highest = max(feeding, key=lambda e: e.level)
-    again = not (highest.replays and operator.looks_up)
+    again = not (highest.replays and operator.looks_up) and _is_of(highest, operator, region)
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it, if it can do so again.
         return highest
@@ -110,9 +114,20 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator) -> Draft:
     for element in candidates:
         # It reads from lower ones only.
         above = any(e is not element and e.level >= element.level for e in feeding)
-        if not element.placed and not above and _takes(graph, element, operator):
+        fits = not element.placed and not above and _is_of(element, operator, region)
+        if fits and _takes(graph, element, operator):
             return element
-    return _made(elements, Draft("", level))
+    return _made(elements, Draft("", level, region=region))
+
+
+def _is_of(element: Draft, operator: Operator, region: str | None) -> bool:
+    """Say whether an operator may be in an element by the region it is in.
+
+    An autonomous one that only the element feeds, and that keeps nothing, can as well do its work again with the region.
+    """
+    fed = bool(operator.inputs) and all(s in element.streams for s in operator.inputs)
+    again = region is None and fed and not operator.stateful and not operator.looks_up
+    return element.region == region or again
 
 
 def reads_by_spark(operator: Operator) -> bool:
@@ -228,7 +243,13 @@ def _identity(stream: str, schema: pa.Schema) -> Lineage:
     return {name: {stream: name} for name in schema.names}
 
 
-def _check_placed(graph: Graph, element: Draft, operator: Operator) -> None:
+def _check_placed(graph: Graph, element: Draft, operator: Operator, region: str | None) -> None:
+    if not _is_of(element, operator, region):
+        inside, outside = (f"in the consistent region '{r}'" if r else "autonomous" for r in (element.region, region))
+        raise GraphError(
+            f"{operator} is placed in '{element.name}', whose operators are {inside}, and it is {outside}. A processing "
+            "element is in one region, or in none: place it elsewhere"
+        )
     outside = [s for s in operator.inputs if s not in element.streams]
     if element.reads_sources and outside:
         raise GraphError(

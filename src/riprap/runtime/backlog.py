@@ -46,8 +46,7 @@ def hand_over(
             # A batch is whole, or it is left out: a part would replace what a sink may have.
             left = {name: outputs for name, outputs in record.outputs.items() if name not in gone}
             record = replace(record, outputs=left)
-            site.ledger.write(record)
-        elif batch > had:
+        if batch > had:
             # Whoever wrote it may have died before it was synced, or failed at that: once more, and whole.
             site.ledger.write(record)
         for outflow in outlets.values():

@@ -50,7 +50,6 @@ class BatchRunner:
         folder: RunFolder,
         handed: Delivery,
         meter: Meter,
-        saver: Saver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._plan = plan
@@ -61,12 +60,13 @@ class BatchRunner:
         self._folder = folder
         self._handed = handed
         self._meter = meter
-        self._saver = saver
+        self.saver: Saver | None = None
         self._retention = Retention(site)
+        self._asked_from = 0
         self._clock = clock
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
-        on_record = [batch for batch in site.ledger.batches() if batch >= 0]
-        self.last: BatchRecord | None = site.ledger.get(on_record[-1]) if on_record else None
+        self.last: BatchRecord | None = None
+        self.take_up()
 
     @property
     def next(self) -> int:
@@ -82,6 +82,20 @@ class BatchRunner:
     def handed(self) -> int:
         """The newest batch that is on record and handed over, -1 if none is."""
         return self._handed.batch
+
+    @property
+    def settled(self) -> int:
+        """The newest batch whose input nobody will ask for again, -1 if there is none."""
+        if not self._plan.replays:
+            return self._handed.batch
+        if self.saver is not None:
+            return self.saver.oldest
+        return min(self._handed.batch, self._asked_from - 1)
+
+    def take_up(self) -> None:
+        """Go on from what is on record: it may have been computed again."""
+        batches = self._site.ledger.batches()
+        self.last = self._site.ledger.get(batches[-1]) if batches and batches[-1] >= 0 else None
 
     def catch_up(self) -> None:
         """Hand over once more what an earlier process had on record, and may have died before it could."""
@@ -147,8 +161,8 @@ class BatchRunner:
         self._handed.note(batch)
         self._let_go(record, answers)
         line = self._meter.add(record, answers, began, gathered, published)
-        if self._saver is not None:
-            line["checkpoints"] = self._saver.statuses(published)
+        if self.saver is not None:
+            line["checkpoints"] = self.saver.statuses(published)
         self._folder.metrics({"element": self._plan.name, **line})
         reach("collected", batch, self._plan.name)
 
@@ -187,8 +201,9 @@ class BatchRunner:
         published = [p.published for p in self._publishers.values()]
         published += [o.published for o in self._outlets.values()]
         waiting = min(published, default=record.batch) + 1
-        self._tables.forget(oldest_tables(record.batch))
-        if self._saver is not None:
-            self._saver.take(record, answers, waiting)
+        self._asked_from = waiting
+        if self.saver is not None:
+            self.saver.take(record, answers, waiting)
         else:
-            self._retention.collect(record, waiting)
+            self._retention.collect(record, waiting, again=self.settled if self._plan.replays else None)
+        self._tables.forget(min(oldest_tables(record.batch), self.settled + 1))

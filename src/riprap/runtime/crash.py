@@ -32,6 +32,7 @@ Step = Literal[
     "restore-read",
     "restore-paged",
     "restore-recorded",
+    "computed-again",
 ]
 
 _PARENT = "parent@"

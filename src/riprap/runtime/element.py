@@ -20,13 +20,15 @@ from riprap.runtime.agent.handle import Saver, hire
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.protection import ElementProtection
+from riprap.runtime.checkpointing.roll_forward import RollForward
 from riprap.runtime.delivery import Delivery
+from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.ingest import Ingest
 from riprap.runtime.inlets import Inlets
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import END
 from riprap.runtime.outflow import Outflow
-from riprap.runtime.resident.stage import ResidentStage
+from riprap.runtime.resident.stage import ComputeAgain, ResidentStage
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import recorded
@@ -95,13 +97,17 @@ class Element:
             publisher.begin()
         for outflow in self._outlets.values():
             outflow.reopen()
+        if not self.plan.replays:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
         hand_over(
             self.plan.name,
             self._site,
             self.publishers,
             self._outlets,
             had=self._handed.batch,
-            tell=launch.folder.event,
+            tell=self._launch.folder.event,
         )
 
     def pass_over(self) -> int:
@@ -121,8 +127,6 @@ class Element:
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
         before = launch.folder.last_metrics([self.plan.name]).get(self.plan.name) if launch.resume else None
         self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets, before)
-        if self.plan.protected:
-            self._saver = self._be_saved()
         self._runner = BatchRunner(
             self.plan,
             self._site,
@@ -132,9 +136,10 @@ class Element:
             launch.folder,
             self._handed,
             self.meter,
-            self._saver,
             launch.options.clock,
         )
+        if not self.plan.replays:
+            self._be_saved()
         for leaving in self._once.values():
             leaving.forget()
         try:
@@ -144,7 +149,29 @@ class Element:
             self._let_go_of_saver()
             raise
 
-    def _be_saved(self) -> Saver:
+    def _begin(self, compute_again: ComputeAgain) -> None:
+        """Bring back what is gone of an element that must not lose anything, and hand over what is on record."""
+        if not self.plan.replays:
+            return
+        if self._launch.resume:
+            recovery = self._launch.recovery(self.plan, self._site)
+            RollForward(recovery, self._has_had).run(compute_again)
+            # Wishes come last: they are for the state of now.
+            recovery.run()
+        self._hand_over()
+        self._be_saved()
+
+    def _has_had(self, name: str, batch: int) -> bool:
+        """Say whether a sink, or who reads a stream, has had a batch for good."""
+        if name in self._outlets:
+            return self._outlets[name].has(batch)
+        publisher = self.publishers[name]
+        return publisher.has(batch) if isinstance(publisher, FilePublisher) else batch <= self._handed.batch
+
+    def _be_saved(self) -> None:
+        """Have the protected operators saved from now on."""
+        if not self.plan.protected:
+            return
         launch, ledger = self._launch, self._site.ledger
         protection = ElementProtection.of(
             self.plan,
@@ -152,11 +179,11 @@ class Element:
             launch.durable,
             describe_state(launch.graph),
             home=self._home,
-            channels=launch.folder.path / "channels",
         )
         batches = ledger.batches()
         newest = ledger.get(batches[-1]) if batches else None
-        return hire().open(protection, launch.folder.path, newest, launch.folder.event)
+        self._saver = hire().open(protection, launch.folder.path, newest, launch.folder.event)
+        self._runner.saver = self._saver
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:
         if self._saver is not None:
@@ -188,6 +215,7 @@ class Element:
             watched=self._watched,
             stays=launch.stays,
             tell=launch.folder.event,
+            begin=self._begin,
         )
 
     def _tables(self) -> Tables:

@@ -119,9 +119,7 @@ class ChannelInflow:
         return [Piece(task, {}, frontiers, ends, frontier, alone) for task in tasks]
 
     def commit(self, end: Offset) -> None:
-        # Otherwise it is kept upstream until it is saved: the checkpointer says when.
-        if not self._plan.replays:
-            self._inlets.acknowledge(end)
+        self._inlets.acknowledge(end)
 
 
 def holds_end(segment: Footer | None) -> bool:

@@ -58,7 +58,9 @@ class Launch:
                 agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
             else:
                 agree_alone(plan, site.ledger, handed=Delivery(home).batch, tell=tell)
-            self.recover(plan, site, setting)
+            await_saver(home, tell)
+            if not plan.replays:
+                self.recovery(plan, site).run()
         else:
             site.ledger.begin(plan.buckets)
         outlets = {
@@ -69,21 +71,19 @@ class Launch:
         }
         return Element(plan, site, home, setting, outlets, self)
 
-    def recover(self, plan: Plan, site: Site, setting: Path) -> None:
-        """Bring back state that is gone."""
+    def recovery(self, plan: Plan, site: Site) -> Recovery:
+        """Return what brings back state that is gone."""
         home = self.home(plan)
-        await_saver(home, self.folder.event)
-        Recovery(
+        return Recovery(
             plan=plan,
             site=site,
             durable=self.durable,
             layouts=describe_state(self.graph),
             home=home,
-            setting=setting,
             start=len(list(home.glob("setting-*.json"))),
             clock=self.options.clock,
             tell=self.folder.event,
-        ).run()
+        )
 
     def home(self, plan: Plan) -> Path:
         """Return an element's folder."""

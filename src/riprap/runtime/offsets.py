@@ -84,6 +84,14 @@ class Planned:
             offset[FRONTIER] = None if record.frontier == NOTHING_YET else record.frontier
         return offset
 
+    @staticmethod
+    def covered(record: BatchRecord, initial: Offset) -> tuple[Offset, Offset]:
+        """Return the offsets that a batch on record begins and ends at; ``initial`` is that of the beginning."""
+        starts = {name: start for name, (start, _) in record.sources.items() if start is not None}
+        ends = {name: end for name, (_, end) in record.sources.items()}
+        frontier = {FRONTIER: record.frontier} if FRONTIER in initial else {}
+        return {**initial, **starts}, {**initial, **ends, **frontier}
+
     def compare(self, record: BatchRecord, element: str) -> None:
         """Refuse other input for a batch than it has on record: tuples would be left out, or counted twice."""
         ends = {name: end for name, (_, end) in record.sources.items()}

@@ -1,21 +1,20 @@
 """What is kept how long, once a batch is on record and handed over.
 
-    records, pages of state     the newest KEEP_RECORDS; those from which input may have to be computed again; what a
-                                checkpoint still has to save
+    records                     the newest KEEP_RECORDS, and those from which input may have to be computed again
+    pages of state              those of the newest KEEP_RECORDS, and what a checkpoint still has to save
     pages of results            until the sink or channel has them (`waiting`)
-    tables of lookups           those of the newest KEEP_RECORDS (`oldest_tables`)
-    rows of sources             until the batch is handed over: a power cut may undo a record until then. Where a policy
-                                computes input again after a loss, until the checkpoint has what came of it
+    tables of lookups           those of the newest KEEP_RECORDS, and of what may have to be computed again
+    rows of sources             until the batch is handed over: a power cut may undo a record until then. Where input is
+                                computed again after a loss, until a cut has what came of it (`BatchRunner.settled`)
     segments of channels        until every reader has acknowledged them, which it does for the same two reasons
 
-Records and pages are let go of here; the others by those who own them, when told that a batch is handed over
-(`ResidentStage._commit`) or saved (`Checkpointer`).
+Records and pages are let go of here; the others by those who own them, when told that a batch is settled
+(`ResidentStage._commit`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from riprap.runtime.site import Site
 from riprap.state.ledger import BatchRecord, page_prefix
@@ -66,10 +65,6 @@ class Retention:
                 keep |= {p for outputs in record.outputs.values() for o in outputs for p in o.pages}
             elif again is None or batch < again:
                 ledger.forget([records.pop(batch).batch])
-            elif record.outputs:
-                # How far the batch went is needed to compute it again, and no more.
-                records[batch] = replace(record, outputs={})
-                ledger.write(records[batch])
         self._site.collect(
             lambda: keep | holding(),
             # Of a batch that is being computed, no record names the pages yet.

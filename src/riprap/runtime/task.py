@@ -32,6 +32,7 @@ from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import OperatorActivity, Outcome
 from riprap.stage.plan import is_clock
 from riprap.state.durable_files import fields_of, save_private
+from riprap.state.hashing import digest_of
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.pages import PageStore
 from riprap.state.windows import merge, restrict, tuples_in
@@ -262,12 +263,13 @@ def _put_out(
         [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_columns(len(tags))]
     )
     written = site.results.write(name(f"{sink}/out"), page)
+    digest = digest_of(page) if plan.kept else None
     marks = chunk.marks
     if not len(marks) or not isinstance(plan.graph[sink], Outlet):
-        return Output(written, chunk.rows)
+        return Output(written, chunk.rows, digest=digest)
     tags = arrival.tags_at(marks.rank, marks.path)
     punctuations = pa.RecordBatch.from_arrays(list(map(pa.array, tags)), tag_columns(len(tags)))
-    return Output(written, chunk.rows, site.results.write(name(f"{sink}/marks"), punctuations))
+    return Output(written, chunk.rows, site.results.write(name(f"{sink}/marks"), punctuations), digest)
 
 
 def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
+from riprap.graph.regions import Region
 from riprap.protection import Saving
 from riprap.stage.arrival import Intake
 
@@ -53,7 +54,8 @@ class Plan:
     ``inlets`` says which channel each stream from elsewhere comes by, ``outlets`` which channels each stream leaves by.
     ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag
     the source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
-    ``ingests``: it is a source that Spark reads, by a streaming query.
+    ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` names the consistent region it belongs
+    to; ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Plan:
     origin: int = 1
     restart: Restart = "resume"
     ingests: bool = False
+    region: str | None = None
+    kept: bool = False
 
     @property
     def keyed(self) -> bool:
@@ -84,7 +88,7 @@ class Plan:
     @property
     def replays(self) -> bool:
         """Whether what came in since the last checkpoint is kept upstream, and computed again after a loss."""
-        return any(o.replays for o in self.graph)
+        return self.kept or any(o.replays for o in self.graph)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -115,8 +119,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A whole application: its processing elements, each after those it reads from, and the channels between them."""
+    """A whole application: its processing elements, each after those it reads from, and the channels between them.
+
+    Its consistent regions are made of whole elements.
+    """
 
     graph: Graph
     plans: tuple[Plan, ...]
     channels: tuple[ChannelPlan, ...]
+    regions: tuple[Region, ...] = ()

@@ -60,11 +60,15 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A page of result rows that a task made for a sink, and one of punctuations where there are any."""
+    """A page of result rows that a task made for a sink, and one of punctuations where there are any.
+
+    ``digest`` is the sum of its rows' hashes, where they may have to be computed again.
+    """
 
     page: str
     rows: int
     punctuations: str | None = None
+    digest: int | None = None
 
     @property
     def pages(self) -> set[str]:

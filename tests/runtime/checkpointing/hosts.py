@@ -134,15 +134,12 @@ class Host(Element):
             durable=durable,
             layouts=layouts,
             home=folder,
-            setting=folder / "setting",
             start=start,
             clock=durable.world.clock,
             tell=tell,
         ).run()
         self.record = self._site.ledger.get(self._site.ledger.batches()[-1])
-        self.protection = ElementProtection.of(
-            plan, self._site, durable, layouts, home=folder, channels=folder / "channels"
-        )
+        self.protection = ElementProtection.of(plan, self._site, durable, layouts, home=folder)
         self.checkpointer = Checkpointer(
             self.protection, self.record, clock=durable.world.clock, tell=tell, turn=threading.Lock()
         )
@@ -153,13 +150,14 @@ class Host(Element):
     def note(self, answers: Sequence[Answer]) -> None:
         """Do what the agent does after a batch."""
         came = what_came(self.protection, answers)
-        self.checkpointer.note(self.record, [FreshPage(*page) for page in came["fresh"]], came["entered"])
         waiting = self.record.batch + 1
+        fresh = [FreshPage(*page) for page in came["fresh"]]
+        self.checkpointer.note(self.record, fresh, came["entered"], waiting)
         Retention(self._site).collect(self.record, waiting, holding=self.checkpointer.holding)
 
     def save(self, operator: str) -> None:
         """Let an operator's checkpoint be due."""
-        self.checkpointer._save(self.checkpointer._operators[operator])
+        self.checkpointer._save([self.checkpointer._operators[operator]])
 
 
 class Fleet(Stage):

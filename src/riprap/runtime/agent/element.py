@@ -55,7 +55,7 @@ class KeptElement:
         self, record: BatchRecord, fresh: Sequence[FreshPage], entered: Mapping[str, int], waiting: int
     ) -> None:
         """Take note of a batch that is on record and handed over, and remove what nobody needs after it."""
-        self._checkpointer.note(record, fresh, entered)
+        self._checkpointer.note(record, fresh, entered, waiting)
         self._retention.collect(
             record,
             waiting,

@@ -219,6 +219,11 @@ class Saver:
         """Where the element is: names are a run's own."""
         return self._protection.home
 
+    @property
+    def oldest(self) -> int:
+        """The oldest batch after which input may have to be computed again, as far as the agent has said."""
+        return -1 if self._oldest is None else self._oldest
+
     def take(self, record: BatchRecord, answers: Sequence[Answer], waiting: int) -> None:
         """Tell of a batch, and have what nobody needs after it removed; ``waiting`` is the first that a sink may still
         ask for."""

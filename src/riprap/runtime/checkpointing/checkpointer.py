@@ -3,6 +3,9 @@
     batch on record -> note() -> pages that came in wait        (names only)
     due -> take what waits -> values -> manifest -> collect      (a thread of its own: reads pages, writes to the store)
 
+Where what came in since is kept and computed again, all operators are saved as of one batch, a *cut*. It is complete once
+sinks and channels have all up to that batch for good; before that no other is begun, and the one before it stays.
+
 A batch never waits for the store. Pages wait in host memory until they are saved; once they take too much of it,
 because the store is away or the time is long, they are let go, and the next checkpoint is of the whole state.
 """
@@ -15,16 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from riprap.adapters.retrying import Tell
-from riprap.channels import ChannelReader
 from riprap.errors import CorruptValueError, MissingPageError
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected, Range
-from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Waiting
+from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Taken, Waiting
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
 from riprap.state.checkpoints.index import Came, Index
@@ -63,6 +64,8 @@ class Checkpointer:
         self._turn = turn
         self._changed = changed
         self._oldest = -1
+        # The batch of the newest cut, and the first one of which a sink or channel may still ask for the results.
+        self._cut, self._asked_from = -1, 0
         self._idle = 0.0
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -73,11 +76,15 @@ class Checkpointer:
             operator.name: self._track(operator, newest, (before or {}).get(operator.name, Status()), now)
             for operator in protection.operators
         }
+        if protection.replays:
+            self._turns = {protection.element: tuple(self._operators.values())}
+        else:
+            self._turns = {name: (tracked,) for name, tracked in self._operators.items()}
         # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
         self._schedule = Schedule(
-            {operator.name: operator.every for operator in protection.operators},
+            {name: min(t.protected.every for t in turn) for name, turn in self._turns.items()},
             now,
-            at_once={n for n, tracked in self._operators.items() if tracked.whole is not None},
+            at_once={n for n, turn in self._turns.items() if any(t.whole is not None for t in turn)},
         )
 
     def _track(
@@ -103,15 +110,19 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
         if save:
-            for tracked in self._operators.values():
+            for group in self._turns.values():
                 with self._turn:
-                    self._save(tracked)
+                    self._save(group)
         self._store.close()
 
-    def note(self, record: BatchRecord, fresh: Sequence[FreshPage], entered: Mapping[str, int]) -> None:
+    def note(
+        self, record: BatchRecord, fresh: Sequence[FreshPage], entered: Mapping[str, int], waiting: int
+    ) -> None:
         """Take note of a batch that is on record, of the pages that came in with it, and of how many tuples each
-        operator had. One that is known already, because it was handed over twice, tells nothing new."""
+        operator had. One that is known already, because it was handed over twice, tells nothing new. ``waiting`` is
+        the first batch that a sink may still ask for."""
         with self._lock:
+            self._asked_from = waiting
             for tracked in self._operators.values():
                 if record.batch <= tracked.batch:
                     continue
@@ -153,59 +164,66 @@ class Checkpointer:
                 for each in self._operators.values():
                     self._make_room(each)
                 continue
-            tracked = self._operators[name]
+            group = self._turns[name]
             # Of all elements in this process one at a time.
             with self._turn:
-                self._save(tracked)
+                self._save(group)
             missed = self._schedule.done(name, self._clock())
-            if missed:
+            for tracked in group if missed else ():
                 with self._lock:
                     tracked.status = replace(tracked.status, missed=tracked.status.missed + missed)
-                self._say("checkpoint late", operator=name, missed=missed)
+                self._say("checkpoint late", operator=tracked.name, missed=missed)
             self._changed()
 
-    def _save(self, tracked: PendingOperator) -> None:
+    def _save(self, group: Sequence[PendingOperator]) -> None:
+        """Save operators as of one batch, one after the other."""
         with self._lock:
-            taken, whole, batch = list(tracked.waiting), tracked.whole, tracked.batch
-            entered, since, until = tracked.entered, tracked.since, tracked.until
-            if batch == tracked.saved_batch or batch < 0:
+            batch = group[0].batch
+            if batch < 0 or (self._protection.replays and self._cut >= self._asked_from):
                 return
-            tracked.saving, tracked.whole = whole, None
+            taken = [(tracked, tracked.take()) for tracked in group if tracked.saved_batch != batch]
+        for number, (tracked, part) in enumerate(taken):
+            try:
+                self._save_one(tracked, part)
+            except Exception as error:
+                # Whatever it is, the application goes on, and people are told.
+                self._failed(tracked, error, [other for other, _ in taken[number + 1 :]])
+                return
+        if taken:
+            self._cut = batch
+            self._collect(group)
+
+    def _save_one(self, tracked: PendingOperator, taken: Taken) -> None:
         began = self._clock()
-        try:
-            if tracked.next is None:
-                tracked.next = max(tracked.versions.numbers(), default=0) + 1
-            slots, values = self._advance(tracked, taken, whole)
-            manifest = CheckpointManifest(
-                operator=tracked.name,
-                layout=tracked.protected.layout,
-                version=tracked.next,
-                time=until,
-                batch=batch,
-                buckets=self._protection.buckets,
-                rate=entered / (until - since) if until > since else 0.0,
-                slots={
-                    slot: tuple(
-                        k.saved for (name, _), state in slots.items() if name == slot for k in state.kept
-                    )
-                    for slot in tracked.protected.slots
-                },
-            )
-            written = tracked.versions.put(values) + tracked.versions.commit(manifest)
-        except Exception as error:
-            # Whatever it is, the application goes on, and people are told.
-            self._failed(tracked, error)
-            return
+        if tracked.next is None:
+            tracked.next = max(tracked.versions.numbers(), default=0) + 1
+        slots, values = self._advance(tracked, taken.waiting, taken.whole)
+        seconds = taken.until - taken.since
+        manifest = CheckpointManifest(
+            operator=tracked.name,
+            layout=tracked.protected.layout,
+            version=tracked.next,
+            time=taken.until,
+            batch=taken.batch,
+            buckets=self._protection.buckets,
+            rate=taken.entered / seconds if seconds > 0 else 0.0,
+            slots={
+                slot: tuple(k.saved for (name, _), state in slots.items() if name == slot for k in state.kept)
+                for slot in tracked.protected.slots
+            },
+        )
+        written = tracked.versions.put(values) + tracked.versions.commit(manifest)
         with self._lock:
-            gone = {id(w) for w in taken}
+            gone = {id(w) for w in taken.waiting}
             tracked.waiting = [w for w in tracked.waiting if id(w) not in gone]
             tracked.slots, tracked.saving, tracked.next = slots, None, tracked.next + 1
-            tracked.entered, tracked.since, tracked.saved_batch = tracked.entered - entered, until, batch
+            tracked.entered, tracked.since = tracked.entered - taken.entered, taken.until
+            tracked.saved_batch = taken.batch
             tracked.status = replace(
                 tracked.status,
                 version=manifest.version,
-                batch=batch,
-                time=until,
+                batch=taken.batch,
+                time=taken.until,
                 size=manifest.size,
                 written=written,
                 total=tracked.status.total + written,
@@ -213,27 +231,23 @@ class Checkpointer:
                 seconds=self._clock() - began,
                 cpu=time.thread_time() - self._idle,
             )
-        try:
-            tracked.versions.collect(tracked.protected.keep)
-            if tracked.protected.replays:
-                self._let_go_upstream(tracked)
-        except Exception as error:
-            self._say("warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}")
+
+    def _collect(self, group: Sequence[PendingOperator]) -> None:
+        """Let go of old versions, and of what input they were kept for."""
+        oldest = []
+        for tracked in group:
+            try:
+                tracked.versions.collect(tracked.protected.keep)
+                oldest += [tracked.versions.manifest(number).batch for number in tracked.versions.numbers()]
+            except Exception as error:
+                self._say("warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}")
+                return
+        self._oldest = min(oldest)
 
     @property
     def oldest_batch(self) -> int | None:
         """The oldest batch after which input may have to be computed again; None if none ever has."""
         return self._oldest if self._protection.replays else None
-
-    def _let_go_upstream(self, tracked: PendingOperator) -> None:
-        """Let channels go of what the oldest version that stays has in it."""
-        oldest = min(tracked.versions.manifest(number).batch for number in tracked.versions.numbers())
-        done = self._site.ledger.get(oldest).sources
-        for channel, root in self._protection.inlets.items():
-            frontier = done[root][1] if root in done else None
-            if frontier is not None:
-                ChannelReader(Path(channel), self._protection.element).acknowledge(frontier)
-        self._oldest = oldest
 
     def _advance(
         self, tracked: PendingOperator, taken: Sequence[Waiting], whole: BatchRecord | None
@@ -291,9 +305,17 @@ class Checkpointer:
                 fresh[slot, span] = pages
         return fresh
 
-    def _failed(self, tracked: PendingOperator, error: Exception) -> None:
-        """Say that a checkpoint could not be saved; if pages pile up, or the store is damaged, start over."""
+    def _failed(
+        self, tracked: PendingOperator, error: Exception, others: Sequence[PendingOperator] = ()
+    ) -> None:
+        """Say that a checkpoint could not be saved; if pages pile up, or the store is damaged, start over.
+
+        ``others`` were to be saved after it, and have not been.
+        """
         with self._lock:
+            for other in others:
+                if other.saving is not None:
+                    self._start_over(other)
             tracked.status = replace(tracked.status, failed=tracked.status.failed + 1)
             start_over = isinstance(error, CorruptValueError | MissingPageError) or tracked.saving is not None
             if start_over or self._piled(tracked):

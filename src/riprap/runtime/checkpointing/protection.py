@@ -19,7 +19,7 @@ Range = tuple[int, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protected:
     """An operator whose state is saved. ``group`` is None where groups are cut by size; ``sealed`` is whether its state
-    is objects of the user's; ``replays`` and ``slides`` are the operator's own."""
+    is objects of the user's; ``slides`` are the operator's own."""
 
     name: str
     every: float
@@ -28,7 +28,6 @@ class Protected:
     layout: str
     slots: tuple[str, ...]
     slides: tuple[str, ...]
-    replays: bool
     sealed: bool
 
 
@@ -36,8 +35,8 @@ class Protected:
 class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
-    ``spans`` are the buckets of each task, ``inlets`` the folders of the channels it reads, each with what its
-    frontiers count.
+    ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept upstream,
+    to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*.
     """
 
     element: str
@@ -46,7 +45,7 @@ class ElementProtection:
     durable: Durable
     buckets: int
     spans: tuple[Range, ...]
-    inlets: Mapping[str, str]
+    replays: bool
     operators: tuple[Protected, ...]
 
     @classmethod
@@ -58,7 +57,6 @@ class ElementProtection:
         layouts: Mapping[str, str],
         *,
         home: Path,
-        channels: Path,
     ) -> ElementProtection:
         """Take from a plan what its agent has to know."""
         operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
@@ -69,7 +67,7 @@ class ElementProtection:
             durable=durable,
             buckets=plan.buckets,
             spans=tuple(plan.span(task) for task in range(plan.tasks)),
-            inlets={str(channels / channel.name): channel.root for channel in plan.inlets.values()},
+            replays=plan.replays,
             operators=tuple(
                 Protected(
                     name=operator.name,
@@ -79,17 +77,11 @@ class ElementProtection:
                     layout=layouts[operator.name],
                     slots=plan.saved_slots(operator.name),
                     slides=tuple(f"{operator.name}/{slot}" for slot in operator.slides),
-                    replays=operator.replays,
                     sealed=operator.holds_objects,
                 )
                 for operator, saving in operators
             ),
         )
-
-    @property
-    def replays(self) -> bool:
-        """Whether what came in since the last checkpoint is kept upstream."""
-        return any(operator.replays for operator in self.operators)
 
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`from_json` takes; the key that seals objects is not in it."""
@@ -105,7 +97,7 @@ class ElementProtection:
             durable=Durable.at(**data["durable"]),
             buckets=data["buckets"],
             spans=tuple((low, high) for low, high in data["spans"]),
-            inlets=data["inlets"],
+            replays=data["replays"],
             operators=tuple(
                 Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})
                 for o in data["operators"]

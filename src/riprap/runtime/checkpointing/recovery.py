@@ -5,7 +5,8 @@
                                               others start afresh; what the record says of state is replaced
     an operator is to be restored by wish     that one alone, from the version that was asked for
 
-Input is not rolled back: what came in between a checkpoint and the crash is lost to the operator's state.
+Input is not rolled back: what came in between a checkpoint and the crash is lost to the operator's state. Where it is
+kept, what is gone is computed again instead (`riprap.runtime.checkpointing.roll_forward`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,7 @@ from riprap.compiler import Plan
 from riprap.errors import RunError
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.crash import reach
-from riprap.runtime.inflow import read_piece
-from riprap.runtime.offsets import Piece, is_end
-from riprap.runtime.settings import load_setting
 from riprap.runtime.site import Site
-from riprap.runtime.task import run_task
 from riprap.stage.plan import is_clock
 from riprap.state.checkpoints.restoring import Restored, restore
 from riprap.state.durable_files import load_json, save_json
@@ -47,7 +44,6 @@ class Recovery:
     durable: Durable
     layouts: Mapping[str, str]
     home: Path
-    setting: Path
     start: int
     clock: Callable[[], float]
     tell: Tell
@@ -59,7 +55,7 @@ class Recovery:
             return
         record = self.site.ledger.get(batches[-1])
         wishes = read_wishes(self.home)
-        gone = any(not self.site.has_page(name) for name in _state_pages(record))
+        gone = any(not self.site.has_page(name) for name in state_pages(record))
         if record.batch < 0:
             # There is no state yet, so there is nothing to wish for.
             (self.home / WISHES).unlink(missing_ok=True)
@@ -72,7 +68,7 @@ class Recovery:
         if not gone:
             operators = [name for name in operators if name in wishes]
         pages: dict[str, tuple[str, ...]] = {}
-        since, oldest = -1, float("inf")
+        oldest = float("inf")
         # Only to read: a store that is not there, because nothing is mounted, must not be taken for an empty one.
         saved = bool(self.plan.protected) and not self.durable.never_made
         store = self.durable.open(self.plan.name, readonly=True) if saved else None
@@ -80,9 +76,7 @@ class Recovery:
             for number, operator in enumerate(operators):
                 restored = self._find(operator, record, wishes.get(operator), store, gone=gone)
                 reach("restore-read", number, self.plan.name)
-                if restored is not None:
-                    since = restored.manifest.batch
-                put = self._put(operator, restored, record)
+                put = self.put(operator, restored, record)
                 time = restored.manifest.time if restored is not None else oldest
                 for slot, names in put.items():
                     # A clock goes back with nobody's wish; of several times told, the earliest closes no window unseen.
@@ -93,10 +87,7 @@ class Recovery:
         finally:
             if store is not None:
                 store.close()
-        if gone and self.plan.replays:
-            self._compute_again(record, pages, since)
-        else:
-            self._replace(record, pages, gone=gone)
+        self.replace(record, pages, gone=gone)
         reach("restore-recorded", record.batch, self.plan.name)
         (self.home / WISHES).unlink(missing_ok=True)
         self.tell("state restored", element=self.plan.name, seconds=self.clock() - began, host_lost=gone)
@@ -115,7 +106,8 @@ class Recovery:
             why = "as asked for" if wish == FRESH else policy
             self.tell("state lost", operator=operator, message=f"'{operator}' starts afresh: {why}")
             return None
-        restored = self._restore(operator, record, wish, store) if store is not None else None
+        version = wish if isinstance(wish, int) else None
+        restored = self.restore(operator, record, version, store) if store is not None else None
         if restored is None and not gone:
             raise RunError(
                 f"'{operator}' is to be restored from version {wish}, which cannot be used; its state is as it was. "
@@ -128,21 +120,28 @@ class Recovery:
                 message=f"'{operator}' starts afresh, though it is protected: there is no checkpoint that can be used",
             )
             return None
+        self.tell_restored(operator, restored, record)
+        return restored
+
+    def tell_restored(self, operator: str, restored: Restored, newest: BatchRecord) -> None:
+        """Say which version an operator came back from."""
         manifest = restored.manifest
         self.tell(
             "restored",
             operator=operator,
             version=manifest.version,
             batch=manifest.batch,
-            behind=record.batch - manifest.batch,
+            behind=newest.batch - manifest.batch,
             age=self.clock() - manifest.time,
             tuples=restored.tuples,
             stale=restored.stale,
             damaged=restored.damaged,
         )
-        return restored
 
-    def _restore(self, operator: str, record: BatchRecord, wish: Any, store: Store) -> Restored | None:
+    def restore(
+        self, operator: str, record: BatchRecord, version: int | None, store: Store
+    ) -> Restored | None:
+        """Read an operator's state in a version, or in the newest that can be used; None if there is none."""
         node = self.plan.graph[operator]
 
         def warn(text: str) -> None:
@@ -159,16 +158,16 @@ class Recovery:
             slides={f"{operator}/{slot}" for slot in node.slides},
             sealed=node.holds_objects,
             # Of an object there is no part: the one before it is better than none.
-            whole=node.replays or node.holds_objects,
-            version=wish if isinstance(wish, int) else None,
+            whole=self.plan.replays or node.holds_objects,
+            version=version,
             warn=warn,
             refuse=refuse,
         )
 
-    def _put(
+    def put(
         self, operator: str, restored: Restored | None, record: BatchRecord
     ) -> dict[str, tuple[str, ...]]:
-        """Write an operator's pages to host memory."""
+        """Write an operator's pages to host memory, as a record's."""
         put: dict[str, tuple[str, ...]] = {}
         for slot in self.plan.saved_slots(operator):
             pages = restored.slots.get(slot, []) if restored is not None else []
@@ -187,52 +186,17 @@ class Recovery:
                 put[slot] = tuple(pool.map(self.site.pages.write, names, pages))
         return put
 
-    def _replace(self, record: BatchRecord, pages: Mapping[str, tuple[str, ...]], *, gone: bool) -> None:
-        """Let the record say what the state is now; the buckets are dealt out to tasks with the next batch."""
+    def replace(self, record: BatchRecord, pages: Mapping[str, tuple[str, ...]], *, gone: bool) -> None:
+        """Let a record say what the state is now; the buckets are dealt out to tasks with the next batch."""
         if gone:
             manifests: Iterable[Manifest] = (Manifest((0, self.plan.buckets), pages),)
         else:
             manifests = (Manifest(m.buckets, {**m.pages, **pages}) for m in record.manifests)
         self.site.ledger.write(replace(record, manifests=tuple(manifests)))
 
-    def _compute_again(self, newest: BatchRecord, pages: Mapping[str, tuple[str, ...]], since: int) -> None:
-        """Compute the batches after a checkpoint again, from what was kept upstream and each as large as it was."""
-        ledger, setting = self.site.ledger, load_setting(str(self.setting))
-        if any(ledger.find(batch) is None for batch in range(since, newest.batch)):
-            what = (
-                f"what '{self.plan.name}' read after batch {since} is not kept any more: its tuples are lost"
-            )
-            self.tell("state lost", operator=self.plan.name, message=what)
-            self._replace(newest, pages, gone=True)
-            return
-        self._replace(ledger.get(since), pages, gone=True)
-        for batch in range(since + 1, newest.batch + 1):
-            record = ledger.get(batch)
-            starts, ends = ({name: each[n] for name, each in record.sources.items()} for n in (0, 1))
-            pieces = [
-                Piece(task, {}, dict(record.sources), is_end(starts, ends), ends.get(self.plan.root))
-                for task in range(self.plan.tasks)
-            ]
-            answers = [
-                run_task(
-                    self.plan,
-                    self.site,
-                    batch=batch,
-                    task=piece.task,
-                    attempt=f"{self.start}.again.{piece.task}",
-                    rows=read_piece(self.plan, setting, piece),
-                    end=piece.end(batch),
-                )
-                for piece in pieces
-            ]
-            outputs = {
-                name: tuple(a.outputs[name] for a in answers if name in a.outputs) for name in record.outputs
-            }
-            ledger.write(replace(record, manifests=tuple(a.manifest for a in answers), outputs=outputs))
-        self.tell("computed again", element=self.plan.name, batches=newest.batch - since)
 
-
-def _state_pages(record: BatchRecord) -> set[str]:
+def state_pages(record: BatchRecord) -> set[str]:
+    """Name the pages of a record's state."""
     return {p for m in record.manifests for pages in m.pages.values() for p in pages}
 
 

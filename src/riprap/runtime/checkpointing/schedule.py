@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,6 +53,18 @@ class Status:
     cpu: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What of an operator is to be saved now: the pages that wait, or the whole state of a record."""
+
+    waiting: Sequence[Waiting]
+    whole: BatchRecord | None
+    batch: int
+    entered: int
+    since: float
+    until: float
+
+
 @dataclass(slots=True)
 class PendingOperator:
     """What is known of a protected operator: pages that wait, and the durable state they come on top of.
@@ -84,6 +96,11 @@ class PendingOperator:
     @property
     def batch(self) -> int:
         return self.newest.batch if self.newest is not None else -1
+
+    def take(self) -> Taken:
+        """Take what is to be saved; what comes in from now on is for the next time."""
+        whole, self.saving, self.whole = self.whole, self.whole, None
+        return Taken(list(self.waiting), whole, self.batch, self.entered, self.since, self.until)
 
 
 class Schedule:

@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,6 +36,11 @@ from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
 from riprap.runtime.source_inflow import recorded
 from riprap.runtime.task import Answer
+from riprap.state.ledger import BatchRecord
+
+# Computes a batch that is on record again, from the record before it.
+ComputeAgain = Callable[[BatchRecord], Sequence[Answer]]
+Begin = Callable[[ComputeAgain], None]
 
 # How often to look for input where there was none: a look at a folder takes some 20 microseconds.
 _POLL_SECONDS = 0.005
@@ -61,7 +66,9 @@ class ResidentStage:
         watched: bool,
         stays: bool,
         tell: Tell,
+        begin: Begin,
     ) -> None:
+        """``begin`` is called before the first batch, with what computes one again that is on record."""
         self._plan = plan
         self._setting = str(setting)
         self._session = session
@@ -73,10 +80,11 @@ class ResidentStage:
             BatchSize() if options.batch_rows == "auto" and not _ordered_by_batch(plan, options) else None
         )
         self._stays = stays
+        self._begin = begin
         self._alone = Alone()
         self._tell = tell
         self._first = 0
-        self._unhanded: deque[tuple[int, Offset]] = deque()
+        self._unsettled: deque[tuple[int, Offset]] = deque()
         self._token = secrets.token_hex(16)
         self._tag = f"riprap-{secrets.token_hex(8)}"
         self._name = name
@@ -147,6 +155,10 @@ class ResidentStage:
             inflow.fix()
         if self._stays:
             self._start_job(self._runner.next)
+        self.busy = True
+        self._begin(lambda record: self._compute_again(inflow, record))
+        self.busy = False
+        self._runner.take_up()
         self._runner.catch_up()
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
@@ -190,8 +202,14 @@ class ResidentStage:
             return answers
 
         self._runner.run(batch, Planned.of(self._plan, batch, end), answer)
-        self._unhanded.append((batch, end))
+        self._unsettled.append((batch, end))
         return rows
+
+    def _compute_again(self, inflow: Inflow, record: BatchRecord) -> list[Answer]:
+        """Compute a batch that is on record from the record before it, dealt out to tasks as it was."""
+        start, end = Planned.covered(record, inflow.initial())
+        alone = self._stays and len(record.manifests) == 1
+        return self._compute(record.batch, inflow.pieces(start, end, alone=alone))
 
     def _look_ahead(self, inflow: Inflow, batch: int, start: Offset) -> None:
         """Have tasks read the batch after one that is still to be recorded: it is behind, and more is waiting."""
@@ -206,9 +224,12 @@ class ResidentStage:
         return self._options.most_rows if self._size is None else self._size.rows
 
     def _commit(self, inflow: Inflow) -> None:
-        """Let go of the input of batches that are handed over: before that, a power cut may still undo them."""
-        while self._unhanded and self._unhanded[0][0] <= self._runner.handed:
-            inflow.commit(self._unhanded.popleft()[1])
+        """Let go of the input of batches that are settled: before that, they may have to be computed again."""
+        settled, end = self._runner.settled, None
+        while self._unsettled and self._unsettled[0][0] <= settled:
+            end = self._unsettled.popleft()[1]
+        if end is not None:
+            inflow.commit(end)
 
     @property
     def _ends(self) -> bool:
