@@ -14,6 +14,7 @@ from riprap.compiler.passes import (
     is_aligned,
     prune_columns,
     refuse_policies,
+    refuse_regions,
     source_tags,
 )
 from riprap.errors import GraphError
@@ -37,15 +38,18 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int) -> Layout:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise GraphError(f"{what}= takes a whole number of at least 1, got {value!r}")
     refuse_policies(graph)
+    regions = regions_of(graph)
+    refuse_regions(regions)
     check_ordering(graph)
     elements = fuse(graph)
     _check_sources_together(graph, elements)
     needed = prune_columns(graph)
     roots = _roots(graph, elements)
-    regions = regions_of(graph)
     channels = _channels(graph, elements, needed, roots, buckets)
     plans = tuple(
-        _plan(graph, element, _region(regions, element), needed, channels, roots[element.name], buckets, tasks)
+        _plan(
+            graph, element, _region(regions, element), needed, channels, roots[element.name], buckets, tasks
+        )
         for element in elements
     )
     return Layout(graph=graph, plans=plans, channels=tuple(channels), regions=regions)

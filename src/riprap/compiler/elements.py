@@ -2,8 +2,8 @@
 
 Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its
 key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
-from other elements comes by channels. A source that Spark reads is an element by itself. The borders of consistent regions
-are borders of elements. Elements have levels, and read only from lower ones, so they never run in a circle.
+from other elements comes by channels. A source that Spark reads is an element by itself. The borders of consistent
+regions are borders of elements. Elements have levels, and read only from lower ones, so they never run in a circle.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, region: str |
         # Alone with its state: what is kept upstream is kept for it and no other.
         return _made(elements, Draft("", level))
     if isinstance(operator, Source):
-        beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests and e.region == region)
+        beside = (
+            e for e in elements if e.level == 0 and not e.placed and not e.ingests and e.region == region
+        )
         return next(beside, None) or _made(elements, Draft("", 0, region=region))
     highest = max(feeding, key=lambda e: e.level)
     again = not (highest.replays and operator.looks_up) and _is_of(highest, operator, region)
@@ -123,7 +125,7 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, region: str |
 def _is_of(element: Draft, operator: Operator, region: str | None) -> bool:
     """Say whether an operator may be in an element by the region it is in.
 
-    An autonomous one that only the element feeds, and that keeps nothing, can as well do its work again with the region.
+    An autonomous one that only the element feeds, and that keeps nothing, can do its work again with the region.
     """
     fed = bool(operator.inputs) and all(s in element.streams for s in operator.inputs)
     again = region is None and fed and not operator.stateful and not operator.looks_up
@@ -245,10 +247,12 @@ def _identity(stream: str, schema: pa.Schema) -> Lineage:
 
 def _check_placed(graph: Graph, element: Draft, operator: Operator, region: str | None) -> None:
     if not _is_of(element, operator, region):
-        inside, outside = (f"in the consistent region '{r}'" if r else "autonomous" for r in (element.region, region))
+        inner, outer = (
+            f"in the consistent region '{r}'" if r else "autonomous" for r in (element.region, region)
+        )
         raise GraphError(
-            f"{operator} is placed in '{element.name}', whose operators are {inside}, and it is {outside}. A processing "
-            "element is in one region, or in none: place it elsewhere"
+            f"{operator} is placed in '{element.name}', whose operators are {inner}, and it is {outer}. A "
+            "processing element is in one region, or in none: place it elsewhere"
         )
     outside = [s for s in operator.inputs if s not in element.streams]
     if element.reads_sources and outside:

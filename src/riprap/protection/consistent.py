@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from riprap.durations import Duration, seconds
 from riprap.protection.policy import (
@@ -23,8 +22,6 @@ from riprap.protection.policy import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consistent(Policy):
     """Make the operator, and all it reaches, a region whose results count exactly once."""
-
-    CARRIED_OUT: ClassVar[bool] = False
 
     terms: RegionTerms
 

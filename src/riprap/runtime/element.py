@@ -92,7 +92,6 @@ class Element:
         First all sinks must be taken hold of, those of other elements too: who is refused by one leaves the others to
         the run that had them.
         """
-        launch = self._launch
         for publisher in self.publishers.values():
             publisher.begin()
         for outflow in self._outlets.values():

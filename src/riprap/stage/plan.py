@@ -54,8 +54,8 @@ class Plan:
     ``inlets`` says which channel each stream from elsewhere comes by, ``outlets`` which channels each stream leaves by.
     ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag
     the source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
-    ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` names the consistent region it belongs
-    to; ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it.
+    ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` names the consistent region it is of;
+    ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it.
     """
 
     name: str

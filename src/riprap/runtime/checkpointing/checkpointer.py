@@ -3,8 +3,8 @@
     batch on record -> note() -> pages that came in wait        (names only)
     due -> take what waits -> values -> manifest -> collect      (a thread of its own: reads pages, writes to the store)
 
-Where what came in since is kept and computed again, all operators are saved as of one batch, a *cut*. It is complete once
-sinks and channels have all up to that batch for good; before that no other is begun, and the one before it stays.
+Where what came in since is kept and computed again, all operators are saved as of one batch, a *cut*. It is complete
+once sinks and channels have all up to that batch for good; before that no other is begun, and the one before it stays.
 
 A batch never waits for the store. Pages wait in host memory until they are saved; once they take too much of it,
 because the store is away or the time is long, they are let go, and the next checkpoint is of the whole state.
@@ -240,7 +240,9 @@ class Checkpointer:
                 tracked.versions.collect(tracked.protected.keep)
                 oldest += [tracked.versions.manifest(number).batch for number in tracked.versions.numbers()]
             except Exception as error:
-                self._say("warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}")
+                self._say(
+                    "warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}"
+                )
                 return
         self._oldest = min(oldest)
 

@@ -35,8 +35,8 @@ class Protected:
 class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
-    ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept upstream,
-    to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*.
+    ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
+    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*.
     """
 
     element: str

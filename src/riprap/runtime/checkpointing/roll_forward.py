@@ -5,8 +5,8 @@
     computed again            41   42   43   44          from the input that each has on record, as large as it was
 
 A batch computed again has the number it had, and so the tags; its results are those that it had, which their digests
-confirm. So nothing is rolled back: who had them goes on, and who had not gets them now. Where memory is as it was, there
-is nothing to do; who dies on the way begins where it was.
+confirm. So nothing is rolled back: who had them goes on, and who had not gets them now. Where memory is as it was,
+there is nothing to do; who dies on the way begins where it was.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class RollForward:
         newest = records[batches[-1]]
         wanting = min((b for b in batches if self._wanting(records[b])), default=newest.batch + 1)
         # Of what is kept of old records, all that follow one are there, or it is of no use.
-        usable = [b for b in reversed(batches) if b < wanting and newest.batch - b < len(records) - batches.index(b)]
+        usable = [
+            b for b in reversed(batches) if b < wanting and newest.batch - b < len(records) - batches.index(b)
+        ]
         base = next((b for b in usable if self._is_intact(records[b])), None)
         if base == newest.batch:
             return
@@ -131,8 +133,8 @@ class RollForward:
                     element=self._element,
                     operator=name,
                     batch=record.batch,
-                    message=f"batch {record.batch} of '{name}' came out otherwise when it was computed again: an operator "
-                    "before it is not deterministic, and results of this batch and those after it may not count exactly "
+                    message=f"batch {record.batch} of '{name}' came out otherwise when it was computed again: an "
+                    "operator before it is not deterministic, and results from this batch on may not count exactly "
                     "once. Take it out of the region with protect=rr.autonomous(), or make it deterministic",
                 )
         outputs = {
