@@ -272,9 +272,8 @@ def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Out
 def _bare(operator: Operator, region: Region | None) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
     if region is not None and operator.name in region.operators:
-        # What is kept is the element's, for all of them.
-        saving = region.terms.saving if operator.stateful else None
-        operator = dataclasses.replace(operator, protect=Settled(saved=saving, kept=False))
+        settled = Settled(saved=region.terms.saving, kept=region.terms.outlives_host)
+        operator = dataclasses.replace(operator, protect=settled)
     elif operator.protect is not None:
         settled = Settled(saved=operator.saving, kept=operator.replays)
         operator = dataclasses.replace(operator, protect=settled)

@@ -276,6 +276,10 @@ class Settled(Policy):
     def keeps_input(self, operator: Protectable) -> bool:
         return self.kept
 
+    def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
+        # Of a region also what has no state: it is sent again what it had not finished.
+        return Aftermath(misses=False, holds="kept") if self.kept else Policy.after(self, operator, outage)
+
 
 def objection_to(policy: object, operator: Protectable) -> tuple[str, str] | None:
     """Say what stands against an operator's policy: what is wrong, and what to do; None if nothing does."""

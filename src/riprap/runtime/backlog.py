@@ -55,6 +55,18 @@ def hand_over(
             publisher.take_up(batch, record.outputs.get(name, ()))
 
 
+def read_again(site: Site, outlets: Mapping[str, Outflow]) -> None:
+    """Take the newest batch of what Spark reads off the record, if its results are gone before channels had them.
+
+    Spark has not committed it, and reads it again: the same rows, under the same number.
+    """
+    newest = max(site.ledger.batches(), default=-1)
+    if newest < 0 or newest in site.ledger.damaged():
+        return
+    if any(not outlets[name].has(newest) for name in _gone(site, site.ledger.get(newest))):
+        site.ledger.forget([newest])
+
+
 def _gone(site: Site, record: BatchRecord) -> dict[str, int]:
     """Name the sinks and channels some of whose pages are gone, with the rows they were to get."""
     return {

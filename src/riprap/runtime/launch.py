@@ -15,6 +15,7 @@ from riprap.graph.options import RunOptions
 from riprap.operators.channel import Outlet
 from riprap.operators.source import Source
 from riprap.runtime.agent.lock import await_saver
+from riprap.runtime.backlog import read_again
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.delivery import Delivery
@@ -52,9 +53,16 @@ class Launch:
             )
         home = self.home(plan)
         setting = self._save_setting(plan, site, home)
+        outlets = {
+            outlet.name: Outflow(
+                outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
+            )
+            for outlet in plan.graph.of_kind(Outlet)
+        }
         if self.resume:
             tell = self.folder.event
             if plan.ingests:
+                read_again(site, outlets)
                 agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
             else:
                 agree_alone(plan, site.ledger, handed=Delivery(home).batch, tell=tell)
@@ -63,12 +71,6 @@ class Launch:
                 self.recovery(plan, site).run()
         else:
             site.ledger.begin(plan.buckets)
-        outlets = {
-            outlet.name: Outflow(
-                outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
-            )
-            for outlet in plan.graph.of_kind(Outlet)
-        }
         return Element(plan, site, home, setting, outlets, self)
 
     def recovery(self, plan: Plan, site: Site) -> Recovery:

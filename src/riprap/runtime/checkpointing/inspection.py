@@ -12,6 +12,7 @@ from typing import Any
 from riprap.compiler.passes import prune_columns
 from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.graph.graph import Graph
+from riprap.graph.regions import region_by_operator
 from riprap.operators.custom import Custom
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.folder import RunFolder
@@ -23,15 +24,16 @@ from riprap.state.pages import LEASE
 
 def describe_operators(graph: Graph) -> dict[str, Any]:
     """Say of every stateful operator what people call the parts of its state, and how it is protected."""
-    needed = prune_columns(graph)
+    needed, regions = prune_columns(graph), region_by_operator(graph)
+    kept = {name for name, region in regions.items() if region.terms.outlives_host}
     return {
         o.name: {
             "kind": o.kind,
             "key": list(o.key or ()),
             "columns": dict(o.kept_columns(needed)),
             "slides": sorted(o.slides),
-            "replays": o.replays,
-            "protected": o.saving is not None,
+            "replays": o.replays or o.name in kept,
+            "protected": o.saving is not None or o.name in kept,
         }
         for o in graph
         if o.stateful

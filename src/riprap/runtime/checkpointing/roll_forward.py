@@ -61,7 +61,8 @@ class RollForward:
             self._put_on_record(records[batch], answers)
         now = self._recovery.clock()
         count = newest.batch - base
-        tell("computed again", element=self._element, batches=count, tuples=rows, seconds=now - restored)
+        if count:
+            tell("computed again", element=self._element, batches=count, tuples=rows, seconds=now - restored)
         tell("state restored", element=self._element, seconds=now - began, host_lost=True)
 
     def _is_intact(self, record: BatchRecord) -> bool:
