@@ -19,8 +19,9 @@ from riprap.compiler.passes import (
 )
 from riprap.errors import GraphError
 from riprap.graph.graph import Graph
+from riprap.graph.guarantees import describe_guarantees
 from riprap.graph.operator import Operator
-from riprap.graph.regions import Region, regions_of
+from riprap.graph.regions import Region, describe_regions, regions_of
 from riprap.operators.channel import Inlet, Outlet
 from riprap.operators.source import Source
 from riprap.protection import Settled
@@ -85,6 +86,8 @@ def explain(layout: Layout) -> Iterator[tuple[str, str]]:
     for operator in layout.graph:
         if operator.protect is not None:
             yield "protect", f"{operator.name}: {operator.protect.describe()}"
+    yield from describe_regions(layout.graph)
+    yield from (("holds", text) for text in describe_guarantees(layout.graph))
     for plan in layout.plans:
         how = "a streaming query of Spark" if plan.ingests else f"a Spark job whose {plan.tasks} tasks stay"
         yield "run", (f"{plan.name}: " if many else "") + how
