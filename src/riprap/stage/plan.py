@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
 from riprap.protection import Saving
 from riprap.stage.arrival import Intake
+
+if TYPE_CHECKING:
+    from riprap.graph.regions import Region
 
 _CLOCK = "clock/"
 
@@ -53,7 +57,7 @@ class Plan:
     ``inlets`` says which channel each stream from elsewhere comes by, ``outlets`` which channels each stream leaves by.
     ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag
     the source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
-    ``ingests``: it is a source that Spark reads, by a streaming query.
+    ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` is its consistent region.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Plan:
     origin: int = 1
     restart: Restart = "resume"
     ingests: bool = False
+    region: str | None = None
 
     @property
     def keyed(self) -> bool:
@@ -115,3 +120,4 @@ class Layout:
     graph: Graph
     plans: tuple[Plan, ...]
     channels: tuple[ChannelPlan, ...]
+    regions: tuple[Region, ...] = ()
