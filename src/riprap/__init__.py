@@ -32,6 +32,7 @@ Windows, and when they put out
 
 Protection
     checkpoint          saved now and then, by itself
+    autonomous          outside of consistent regions
     consistent, eventual
                         modelled and injected, not carried out yet
 
@@ -130,7 +131,7 @@ if TYPE_CHECKING:
     )
     from riprap.graph.options import RunOptions
     from riprap.operators.custom.user_operator import Abandoned, CustomOperator
-    from riprap.protection import Policy, checkpoint, consistent, eventual
+    from riprap.protection import Policy, autonomous, checkpoint, consistent, eventual
     from riprap.runtime import Progress, Run
     from riprap.state.stores import Store
     from riprap.windows import every, on_close, sliding, tumbling
@@ -172,6 +173,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table of contents above
     "on_close",
     # Protection
     "checkpoint",
+    "autonomous",
     "consistent",
     "eventual",
     # Run it
@@ -221,7 +223,7 @@ _HOMES = {
     "riprap.graph.options": ("RunOptions",),
     "riprap.operators.custom.user_operator": ("Abandoned", "CustomOperator"),
     "riprap.windows": ("every", "on_close", "sliding", "tumbling"),
-    "riprap.protection": ("Policy", "checkpoint", "consistent", "eventual"),
+    "riprap.protection": ("Policy", "autonomous", "checkpoint", "consistent", "eventual"),
     "riprap.runtime": ("Progress", "Run"),
     "riprap.state.stores": ("Store",),
 }  # fmt: skip

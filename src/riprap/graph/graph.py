@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from riprap.errors import GraphError
 from riprap.graph.operator import Operator
+from riprap.graph.regions import regions_of
 
 Restart = Literal["resume", "live"]
 Folded = TypeVar("Folded")
@@ -72,6 +73,8 @@ class Graph:
             dict(processes or {}),
         )
         graph._check_ends()
+        # They are found anew by whoever asks; here it is for what cannot be in one.
+        regions_of(graph)
         return graph
 
     def __iter__(self) -> Iterator[Operator]:

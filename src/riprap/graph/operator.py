@@ -62,7 +62,7 @@ class Operator:
     TRAITS: ClassVar[Traits]
     # What it is besides, by the name under which it is listed.
     VARIANTS: ClassVar[Mapping[str, Traits]] = {}
-    REMEDY: ClassVar[str] = "Protect it in another way"
+    REMEDY: ClassVar[str] = "Keep it out of regions with protect=rr.autonomous()"
     # Whether it brings tuples together by their number, so that all go wrong after one that is lost.
     pairs: ClassVar[bool] = False
     # Whether its state is objects of the user's, which are pickled.
@@ -126,6 +126,11 @@ class Operator:
     def unrepeatable(self) -> tuple[str, str] | None:
         """Why its results cannot count exactly once, and what to do; None if they can."""
         return (self.traits.why_not, self.remedy) if self.traits.why_not else None
+
+    @property
+    def differs(self) -> str:
+        """Why it may put out something else when it computes the same input again; empty if it does not."""
+        return ""
 
     @property
     def replays(self) -> bool:

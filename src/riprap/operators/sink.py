@@ -30,10 +30,6 @@ class Sink(Operator):
     connector: SinkConnector
 
     @property
-    def traits(self) -> Traits:
-        return replace(self.TRAITS, why_not=self.connector.PROMISE.why_not)
-
-    @property
     def promise(self) -> Word:
         return self.connector.PROMISE.word
 

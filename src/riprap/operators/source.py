@@ -36,9 +36,9 @@ class Source(Operator):
 
     @property
     def traits(self) -> Traits:
-        if isinstance(self.connector, FromSpark) and self.position is None:
-            return self.UNORDERED
-        return replace(self.TRAITS, why_not=self.connector.PROMISE.why_not)
+        # What others read is kept before it is used, also where it cannot be asked for again.
+        unordered = isinstance(self.connector, FromSpark) and self.position is None
+        return self.UNORDERED if unordered else self.TRAITS
 
     @property
     def promise(self) -> Word | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from riprap.protection.autonomous import Autonomous, autonomous
 from riprap.protection.checkpoint import Checkpoint, checkpoint
 from riprap.protection.consistent import Consistent, consistent
 from riprap.protection.eventual import Eventual, eventual
@@ -17,6 +18,7 @@ from riprap.protection.policy import (
     Policy,
     Protectable,
     Protection,
+    RegionTerms,
     Saving,
     Settled,
     Surroundings,
@@ -26,6 +28,7 @@ from riprap.protection.policy import (
 __all__ = [
     "POLICIES",
     "Aftermath",
+    "Autonomous",
     "Checkpoint",
     "Consistent",
     "Eventual",
@@ -33,9 +36,11 @@ __all__ = [
     "Policy",
     "Protectable",
     "Protection",
+    "RegionTerms",
     "Saving",
     "Settled",
     "Surroundings",
+    "autonomous",
     "checkpoint",
     "consistent",
     "eventual",

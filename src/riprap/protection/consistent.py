@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from riprap.durations import Duration, seconds
-from riprap.protection.policy import Aftermath, OperatorOutage, Policy, Protectable, Protection, Surroundings
+from riprap.protection.policy import (
+    Aftermath,
+    Losable,
+    OperatorOutage,
+    Policy,
+    Protectable,
+    Protection,
+    RegionTerms,
+    Surroundings,
+    Trigger,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +26,16 @@ class Consistent(Policy):
 
     CARRIED_OUT: ClassVar[bool] = False
 
-    period: float
+    terms: RegionTerms
 
     def objection(self, operator: Protectable) -> tuple[str, str] | None:
-        if operator.ports or operator.unrepeatable is None:
+        if operator.unrepeatable is None:
             return None
         why_not, remedy = operator.unrepeatable
         return f"it cannot start a consistent region: {why_not}", remedy
+
+    def begins(self, operator: Protectable) -> RegionTerms:
+        return self.terms
 
     def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
         # What it had not finished is sent to it again.
@@ -30,16 +43,40 @@ class Consistent(Policy):
 
     def modelled(self, operator: Protectable, graph: Surroundings) -> Mapping[str, Protection]:
         region = (operator.name, *graph.reached_from(operator.name))
-        return dict.fromkeys(region, Protection(restore="whole", kept=True, every=self.period))
+        every = self.terms.period or 0.0
+        return dict.fromkeys(region, Protection(restore="whole", kept=True, every=every))
 
     def describe(self) -> str:
-        return f"begins a consistent region, saved every {self.period:g} s"
+        return f"begins a consistent region, {self.terms}"
 
 
-def consistent(*, period: Duration) -> Consistent:
+def consistent(
+    *,
+    trigger: Trigger = "periodic",
+    period: Duration | None = None,
+    drain_timeout: Duration = "180s",
+    reset_timeout: Duration = "180s",
+    max_consecutive_reset_attempts: int = 5,
+    durable: Losable = "host",
+) -> Consistent:
     """Describe a consistent region that starts at an operator.
 
-    >>> rr.consistent(period="2s")
-    Consistent(period=2.0)
+    A cut of it is made every ``period``, or with ``trigger="operator"`` whenever that operator says so, as a folder
+    scan does after each file. ``durable`` says what it survives the loss of: a "process", the memory of a "host", or
+    the "power". A cut that takes longer than ``drain_timeout`` has failed, and so has a recovery after
+    ``reset_timeout``; after so many attempts in a row the region halts, and waits for somebody.
+
+    >>> print(rr.consistent(period="2s").describe())
+    begins a consistent region, cut every 2 s, survives the loss of a host's memory
     """
-    return Consistent(period=seconds("consistent(period=...)", period))
+    timed = trigger == "periodic" or period is not None
+    return Consistent(
+        terms=RegionTerms(
+            trigger=trigger,
+            period=seconds("consistent(period=...)", period) if timed else None,  # type: ignore[arg-type]
+            drain_timeout=seconds("consistent(drain_timeout=...)", drain_timeout),
+            reset_timeout=seconds("consistent(reset_timeout=...)", reset_timeout),
+            max_consecutive_reset_attempts=max_consecutive_reset_attempts,
+            durable=durable,
+        )
+    )

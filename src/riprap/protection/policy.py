@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, get_args
 
 from riprap.errors import GraphError, ModelError
 
 Restore = Literal["scratch", "checkpoint", "whole"]
 Holds = Literal["kept", "older", "empty"]
+Trigger = Literal["periodic", "operator"]
+# What may be lost, from the least to the most: who survives one survives those before it.
+Losable = Literal["process", "host", "power"]
 
 
 class Protectable(Protocol):
@@ -66,6 +69,73 @@ class Saving:
     def __post_init__(self) -> None:
         if not 0 < self.every < float("inf") or self.keep < 1 or (self.group is not None and self.group < 1):
             raise GraphError(f"{self}: give seconds above zero, and whole numbers of at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionTerms:
+    """How a consistent region is run.
+
+    A cut is made every ``period`` seconds, or where ``trigger`` is "operator" when the operator it starts at says so.
+    Making one may take ``drain_timeout`` seconds, recovering from one ``reset_timeout``; after so many attempts that
+    failed one after the other the region halts. ``durable`` says what it survives the loss of.
+    """
+
+    trigger: Trigger
+    period: float | None
+    drain_timeout: float
+    reset_timeout: float
+    max_consecutive_reset_attempts: int
+    durable: Losable
+
+    def __post_init__(self) -> None:
+        for name, given, known in (
+            ("trigger", self.trigger, get_args(Trigger)),
+            ("durable", self.durable, get_args(Losable)),
+        ):
+            if given not in known:
+                raise GraphError(f"{name}= of a region is one of {', '.join(known)}, got {given!r}")
+        if self.trigger == "operator" and self.period is not None:
+            raise GraphError(
+                "a region with trigger='operator' is cut where its start says so: leave out period=, or write "
+                "trigger='periodic'"
+            )
+        timed = () if self.trigger == "operator" else (("period", self.period),)
+        for what, value in (
+            *timed,
+            ("drain_timeout", self.drain_timeout),
+            ("reset_timeout", self.reset_timeout),
+        ):
+            if value is None or not 0 < value < float("inf"):
+                raise GraphError(f"{what}= of a region takes seconds above zero, got {value!r}")
+        attempts = self.max_consecutive_reset_attempts
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+            raise GraphError(
+                "max_consecutive_reset_attempts= of a region takes a whole number of at least 1, "
+                f"got {attempts!r}"
+            )
+
+    def joined(self, other: RegionTerms) -> RegionTerms:
+        """Return the terms of a region that two with the same trigger merge into: of each the stricter."""
+        both = (self, other)
+        return RegionTerms(
+            trigger=self.trigger,
+            period=min((t.period for t in both if t.period is not None), default=None),
+            drain_timeout=min(t.drain_timeout for t in both),
+            reset_timeout=min(t.reset_timeout for t in both),
+            max_consecutive_reset_attempts=min(t.max_consecutive_reset_attempts for t in both),
+            durable=max((t.durable for t in both), key=get_args(Losable).index),
+        )
+
+    def __str__(self) -> str:
+        how = "when its start says so" if self.period is None else f"every {self.period:g} s"
+        return f"cut {how}, survives the loss of {_LOSSES[self.durable]}"
+
+
+_LOSSES: Mapping[Losable, str] = {
+    "process": "a process",
+    "host": "a host's memory",
+    "power": "the power",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +217,14 @@ class Policy:
     def stands_alone(self, operator: Protectable) -> bool:
         """Say whether an operator is a processing element of its own, unless the user places it."""
         return self.keeps_input(operator)
+
+    def begins(self, operator: Protectable) -> RegionTerms | None:
+        """Say how the consistent region is run that starts at an operator; None: none does."""
+        return None
+
+    def leaves(self, operator: Protectable) -> bool:
+        """Say whether an operator, and what only it reaches, is outside of consistent regions."""
+        return False
 
     def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
         """Say how an operator comes back from an outage, for fault injection."""

@@ -54,6 +54,7 @@ class Custom(Operator):
     schemas: tuple[pa.Schema, ...]
     control_schema: pa.Schema | None = None
     stateless: bool = False
+    deterministic: bool = True
     state: type | None = None
     kinds: tuple[type, ...] = ()
 
@@ -79,6 +80,10 @@ class Custom(Operator):
         if not self.stateless:
             return self.TRAITS
         return dataclasses.replace(self.TRAITS, state=(), pages="", key="any", stale="")
+
+    @property
+    def differs(self) -> str:
+        return "" if self.deterministic else "it says deterministic=False"
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -143,6 +148,7 @@ def custom(
     schema: Schema,
     control: Stream | None = None,
     stateless: bool = False,
+    deterministic: bool = True,
     params: Mapping[str, Any] | None = None,
     protect: Policy | None = None,
 ) -> Stream: ...
@@ -157,6 +163,7 @@ def custom(
     outputs: Mapping[str, Schema],
     control: Stream | None = None,
     stateless: bool = False,
+    deterministic: bool = True,
     params: Mapping[str, Any] | None = None,
     protect: Policy | None = None,
 ) -> dict[str, Stream]: ...
@@ -171,6 +178,7 @@ def custom(
     outputs: Mapping[str, Schema] | None = None,
     control: Stream | None = None,
     stateless: bool = False,
+    deterministic: bool = True,
     params: Mapping[str, Any] | None = None,
     protect: Policy | None = None,
 ) -> Stream | dict[str, Stream]:
@@ -179,7 +187,8 @@ def custom(
     ``schema`` is that of its output, or ``outputs`` maps the names of several to theirs; then the streams are
     returned by name. Its state is one object, so one task has all of its tuples; one that is ``stateless`` runs in
     any number of tasks. Tuples of ``control`` reach it as port "control" at the end of each batch: they may change
-    its state, and it cannot submit then. Such a stream may be a loop, made of its own output.
+    its state, and it cannot submit then. Such a stream may be a loop, made of its own output. One that may put out
+    something else when it gets the same tuples again, such as a random choice, says ``deterministic=False``.
 
     >>> class Doubled(rr.CustomOperator):
     ...     def on_tuple(self, port, tuple):
@@ -215,6 +224,7 @@ def custom(
             schemas=schemas,
             control_schema=None if control is None else control.schema,
             stateless=stateless,
+            deterministic=deterministic,
             state=state,
             kinds=() if state is None else tuple(dict.fromkeys(_dataclasses_in(state))),
         ),
