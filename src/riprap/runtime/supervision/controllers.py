@@ -149,8 +149,10 @@ class RegionControllers:
                 element = elements[name]
                 seconds = now - element.began
                 if element.phase in ("starting", "running") and seconds > state.timeout:
-                    about = {"time": time, "process": element.process, "element": name}
-                    late.append(NotReset(**about, batch=element.batch, seconds=seconds))
+                    process, batch = element.process, element.batch
+                    late.append(
+                        NotReset(time=time, process=process, element=name, batch=batch, seconds=seconds)
+                    )
         return late
 
     def _change(self, state: RegionState) -> None:

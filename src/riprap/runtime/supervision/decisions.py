@@ -106,11 +106,14 @@ def decide(
     Where it is to halt a region, ask again about the others that the failure strikes.
     """
     past = _since_given_up(history)
+    if not struck and past and past[-1].failure == failure and isinstance(past[-1].action, HaltRegion):
+        # Its region has just been halted; what is left is the process, for the others.
+        return _restart(failure, patience, past)
     if not struck or _never_ran(failure):
         return _usual(failure, patience, past)
     for region in struck:
         if region.attempts >= region.limit:
-            tries = f"{region.limit} attempts to bring it back did not help"
+            tries = f"{region.limit} {'attempt' if region.limit == 1 else 'attempts'} to bring it back did not help"
             return HaltRegion(
                 region=region.region, error=_error(failure), reason=f"{describe(failure)}; {tries}"
             )

@@ -28,6 +28,6 @@ def silences(
         for element, state in process.elements.items():
             quiet = now - state.moved
             if quiet > state.patience(patience):
-                about = {"time": clock(), "process": name, "element": element, "batch": state.batch}
-                yield Stuck(**about, seconds=quiet), quiet
+                at, batch = clock(), state.batch
+                yield Stuck(time=at, process=name, element=element, batch=batch, seconds=quiet), quiet
                 break
