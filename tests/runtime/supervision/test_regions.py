@@ -38,7 +38,7 @@ SAY: dict[RegionSignal, Callable[[RegionState], RegionState]] = {
 }
 
 
-@pytest.mark.parametrize(("phase", "signal"), product(get_args(RegionPhase), get_args(RegionSignal)))
+@pytest.mark.parametrize(("phase", "signal"), [*product(get_args(RegionPhase), get_args(RegionSignal))])
 def test_every_word_in_every_state(phase: RegionPhase, signal: RegionSignal) -> None:
     before = STATES[phase]
     after = SAY[signal](before)
