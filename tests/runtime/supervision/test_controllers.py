@@ -54,7 +54,7 @@ class Scene:
         self.clock = Clock()
         self.layout = layout_of({"r": ["element0", "element1"], "s": ["element2"]})
         self.regions = self.begin()
-        self.elements = {f"element{n}": ElementState("main", "running", batch=5) for n in range(3)}
+        self.elements = {f"element{n}": ElementState("main", "running", ran=True, batch=5) for n in range(3)}
 
     def begin(self, *, fresh: bool = False) -> RegionControllers:
         regions = RegionControllers(self.layout, self.folder, fresh=fresh, clock=self.clock)
@@ -87,6 +87,14 @@ def test_a_failure_strikes_the_region_of_its_element_and_a_process_all_it_runs(s
     ]
     scene.regions.halt(HaltRegion(region="r", error="RunError", reason="enough"))
     assert [s.region for s in scene.regions.struck(dead, scene.elements)] == ["s"]
+
+
+def test_a_process_that_dies_before_anything_ran_strikes_no_region_of_a_new_run(scene: Scene) -> None:
+    dead = ProcessDied(time=0.0, process="main", code=-9)
+    new = {"element0": ElementState("main")}
+    assert scene.regions.struck(dead, new) == ()
+    resumed = RegionControllers(scene.layout, scene.folder, resume=True)
+    assert [s.region for s in resumed.struck(dead, new)] == ["r"]
 
 
 def test_a_reset_is_told_from_its_beginning_to_its_end(scene: Scene) -> None:

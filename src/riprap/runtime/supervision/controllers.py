@@ -21,7 +21,7 @@ _CALM_SECONDS = 5.0
 class RegionControllers:
     """Counts attempts to bring back what belongs to regions, times them, and knows what is halted.
 
-    What an earlier supervisor of the run has written down holds, unless the run begins afresh.
+    What an earlier supervisor of the run has written down holds, unless the run begins afresh. ``resume``: there was one.
     """
 
     def __init__(
@@ -29,11 +29,13 @@ class RegionControllers:
         layout: Layout,
         folder: RunFolder,
         *,
+        resume: bool = False,
         fresh: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
         self._clock = clock
+        self._resume = resume
         self._began: dict[str, float] = {}
         self._homes = {plan.name: plan.region for plan in layout.plans if plan.region is not None}
         before = {} if fresh else load_regions(folder.path)
@@ -84,7 +86,8 @@ class RegionControllers:
         if isinstance(failure, ElementFailure):
             failed = {failure.element: failure.batch}
         else:
-            failed = {name: element.batch for name, element in going.items()}
+            # A process that dies before anything has run in it is for the run to give up.
+            failed = {name: e.batch for name, e in going.items() if e.ran or self._resume}
         by_region: dict[str, dict[str, int]] = {}
         for name, batch in failed.items():
             home = self._homes.get(name)

@@ -74,7 +74,8 @@ class Supervisor:
         self.error: BaseException | None = None
         self._processes: dict[str, ProcessState] = {}
         layout = compile_graph(graph, buckets=1, tasks=1)
-        self._regions = RegionControllers(layout, folder, fresh=conditions.options.fresh)
+        fresh = conditions.options.fresh
+        self._regions = RegionControllers(layout, folder, resume=resume, fresh=fresh)
         self._requests = Requests(folder)
         self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
         for plan in layout.plans:
@@ -206,8 +207,8 @@ class Supervisor:
         for failure, seconds in silences(self._processes, self._patience, time.monotonic(), self._clock):
             self._decide(failure, seconds)
         for late in self._regions.look(self._elements(), self._clock()):
-            # Another that is late may have ended its process just now.
-            if self._element(late.element).phase in ("starting", "running"):
+            # Another that is late may have ended its process just now. In a run that is to stop nothing is.
+            if self._wants_stop is None and self._element(late.element).phase in ("starting", "running"):
                 self._decide(late, late.seconds)
 
     # What is done about it
