@@ -21,7 +21,7 @@ _CALM_SECONDS = 5.0
 class RegionControllers:
     """Counts attempts to bring back what belongs to regions, times them, and knows what is halted.
 
-    What an earlier supervisor of the run has written down holds, unless the run begins afresh. ``resume``: there was one.
+    What an earlier supervisor (there was one: ``resume``) has written down holds, unless the run begins afresh.
     """
 
     def __init__(
