@@ -41,7 +41,7 @@ class SinkSummary:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch; ``take_up`` is the
-    command that takes it up again, None once it has ended."""
+    command that takes it up again, None once it has ended; ``halted`` are the regions that were, with the cause."""
 
     application: str
     run_folder: Path
@@ -55,6 +55,7 @@ class Summary:
     take_up: str | None = None
     quarantined: Mapping[str, int] = field(default_factory=dict)
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    halted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tuples_out(self) -> int:
@@ -80,6 +81,7 @@ class Summary:
             "steady_events_per_s": self.steady,
             "interrupted": self.interrupted,
             "take_up": self.take_up,
+            "halted": dict(self.halted),
             "quarantined": dict(self.quarantined),
             "checkpoints": {name: dict(status) for name, status in self.checkpoints.items()},
             "operators": {
@@ -145,6 +147,7 @@ def summarise(
     seconds: float,
     interrupted: bool,
     take_up: str | None = None,
+    halted: Mapping[str, str] | None = None,
 ) -> Summary:
     """Sum up the batches of a run that took so many seconds."""
     operators = {operator.name: tally.operators.get(operator.name, Totals()) for operator in graph}
@@ -162,6 +165,7 @@ def summarise(
         take_up=take_up,
         quarantined=RunFolder(folder, time.time).quarantined(),
         checkpoints=dict(tally.checkpoints),
+        halted=halted or {},
     )
 
 
@@ -188,6 +192,8 @@ def print_summary(summary: Summary, screen: Screen) -> None:
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
         screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")
+    for name, cause in summary.halted.items():
+        screen.say(f"region '{name}' is halted: {cause}", style="red")
     if summary.take_up is not None:
         screen.say(f"Run folder: {shown(summary.run_folder)}. The run can be taken up:")
         screen.say(f"  {summary.take_up}")
