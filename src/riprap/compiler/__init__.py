@@ -249,7 +249,7 @@ def _plan(
         restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
         ingests=element.ingests,
         region=element.region,
-        kept=region is not None and region.terms.outlives_host,
+        kept=region is not None and region.terms.survives("host"),
     )
 
 
@@ -275,7 +275,7 @@ def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Out
 def _bare(operator: Operator, region: Region | None) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
     if region is not None and operator.name in region.operators:
-        settled = Settled(saved=region.terms.saving, kept=region.terms.outlives_host)
+        settled = Settled(saved=region.terms.saving, kept=region.terms.survives("host"))
         operator = dataclasses.replace(operator, protect=settled)
     elif operator.protect is not None:
         settled = Settled(saved=operator.saving, kept=operator.replays)

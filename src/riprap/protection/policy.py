@@ -116,17 +116,12 @@ class RegionTerms:
             )
 
     @property
-    def outlives_host(self) -> bool:
-        """Whether it survives the loss of a host's memory: its input is kept, and its state is saved."""
-        return self.durable != "process"
-
-    @property
     def saving(self) -> Saving | None:
         """How state in it is saved, None where it need not be.
 
         The cut before the newest stays: the newest may still be waiting for sinks, or be damaged.
         """
-        return Saving(every=self.period, keep=2) if self.outlives_host and self.period is not None else None
+        return Saving(every=self.period, keep=2) if self.survives("host") and self.period is not None else None
 
     def joined(self, other: RegionTerms) -> RegionTerms:
         """Return the terms of a region that two with the same trigger merge into: of each the stricter."""
