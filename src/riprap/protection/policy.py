@@ -121,7 +121,9 @@ class RegionTerms:
 
         The cut before the newest stays: the newest may still be waiting for sinks, or be damaged.
         """
-        return Saving(every=self.period, keep=2) if self.survives("host") and self.period is not None else None
+        return (
+            Saving(every=self.period, keep=2) if self.survives("host") and self.period is not None else None
+        )
 
     def joined(self, other: RegionTerms) -> RegionTerms:
         """Return the terms of a region that two with the same trigger merge into: of each the stricter."""

@@ -232,7 +232,8 @@ class Saver:
                 self._record = record
             if not self._agent.alive:
                 # The next agent begins with the whole state of this record.
-                Retention(self._protection.site).collect(record, waiting, again=self._oldest)
+                again = self.oldest if self._protection.replays else None
+                Retention(self._protection.site).collect(record, waiting, again=again)
                 return
             self._agent.send(
                 "batch",
