@@ -246,8 +246,13 @@ def _notice(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning" | "compiling", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
-        case {"event": "state lost" | "records lost" | "seal refused" | "slots short", "message": message}:
+        case {
+            "event": "state lost" | "records lost" | "results differ" | "seal refused" | "slots short",
+            "message": message,
+        }:
             return str(message)
+        case {"event": "computed again", "element": element, "batches": n, "tuples": rows, "seconds": s}:
+            return f"'{element}' has computed {n:,} batches again, {rows:,} tuples in {s:.1f} s"
         case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
             less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]
             left_out = f" ({' and '.join(less)} left out)" if less else ""
