@@ -219,7 +219,7 @@ def _held(holds: Mapping[str, str]) -> str:
     >>> _held({"process": "exactly once", "host": "exactly once", "power": "at most once"})
     'exactly once after the loss of a process or a host's memory, at most once after that of the power'
     """
-    parts = []
+    parts: list[str] = []
     for word, losses in groupby(holds, key=lambda loss: holds[loss]):
         lost = " or ".join(LOSSES[loss] for loss in losses)  # type: ignore[index]
         parts.append(f"{word} after {'that' if parts else 'the loss'} of {lost}")
@@ -245,7 +245,7 @@ def _operator_table(summary: Summary) -> Table:
 
 
 def _output(sink: Sink, tuples: int, held: Mapping[Losable, Guarantee]) -> SinkSummary:
-    holds = {loss: guarantee.word for loss, guarantee in held.items()}
+    holds: dict[str, str] = {loss: guarantee.word for loss, guarantee in held.items()}
     if isinstance(sink.connector, FileSink):
         path = str(Path(sink.connector.path).absolute())
         return SinkSummary(path=path, format=sink.connector.format, tuples=tuples, holds=holds)
