@@ -144,12 +144,14 @@ class BatchRunner:
                 publisher.take_up(batch, ())
         published = self._clock()
         reach("published", batch, self._plan.name)
-        self._handed.note(batch)
-        self._let_go(record, answers)
+        # Counted first: a batch that is noted does not come again, and one that comes again is counted once.
         line = self._meter.add(record, answers, began, gathered, published)
         if self._saver is not None:
-            line["checkpoints"] = self._saver.statuses(published)
+            line["checkpoints"] = self._saver.statuses(published, batch)
         self._folder.metrics({"element": self._plan.name, **line})
+        reach("counted", batch, self._plan.name)
+        self._handed.note(batch)
+        self._let_go(record, answers)
         reach("collected", batch, self._plan.name)
 
     def _record(
