@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.runtime.harness import lines_of, only_run, read_parts, whole
-from tests.runtime.programs.leave_run import OPTIONS, ROWS, application
+from tests.runtime.programs.leave_run import OPTIONS, ROWS, application, settle
 
 # One of each version whose formats are to be read: tests/runtime/data/README.md says how they are made.
 LEFT = sorted((Path(__file__).parent / "data").glob("*.tar.gz"))
@@ -23,7 +23,8 @@ def test_a_run_of_an_older_version_is_taken_up(
         archive.extractall(tmp_path, filter="data")
     # Where it writes to is named as it was, by a relative path.
     monkeypatch.chdir(tmp_path)
-    folder = only_run(Path("runs"))
+    folder = only_run(tmp_path / "runs")
+    settle(folder, tmp_path)
     before = {name: whole(read_parts(tmp_path / "out" / name)) for name in ("means", "both", "steps")}
     come = lines_of(folder / "metrics.jsonl")[-1]["total"]["in"]
     assert ROWS // 2 <= come < ROWS

@@ -21,6 +21,8 @@ import riprap as rr
 from riprap.state.pages import page_root
 
 ROWS = 600
+# What stands for the folder in an archive: segments of a source are listed by absolute paths.
+PLACE = "{folder}"
 OPTIONS: dict[str, Any] = {"batch_rows": 20, "buckets": 4, "parallelism": 2}
 
 
@@ -87,6 +89,27 @@ def leave(folder: Path) -> None:
             time.sleep(0.01)
         run.stop(resume=True)
     shutil.rmtree(page_root() / f"{run.folder.parent.name}-{run.folder.name}")
+    forget(run.folder, Path.cwd())
+
+
+def forget(run_folder: Path, folder: Path) -> None:
+    """Leave out what is of this start and this machine alone, so that the run can be taken up anywhere."""
+    for path in [*run_folder.glob("elements/*/plan-*.pickle"), *run_folder.glob("elements/*/setting-*.json")]:
+        path.unlink()
+    (run_folder / "spark.log").unlink()
+    for path in _texts(run_folder):
+        text = path.read_text().replace(str(folder), PLACE).replace(str(Path.home()), "~")
+        path.write_text(text)
+
+
+def settle(run_folder: Path, folder: Path) -> None:
+    """Let a run be where it is now."""
+    for path in _texts(run_folder):
+        path.write_text(path.read_text().replace(PLACE, str(folder)))
+
+
+def _texts(run_folder: Path) -> list[Path]:
+    return [p for p in run_folder.rglob("*") if p.suffix in (".json", ".jsonl") or p.name == "lease"]
 
 
 if __name__ == "__main__":
