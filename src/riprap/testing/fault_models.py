@@ -21,14 +21,13 @@ from riprap.graph.connectors import memory, rows
 from riprap.graph.faults import Fault, FaultModel
 from riprap.state.hashing import Hashes
 from riprap.testing.promises import Promises, equal, pickled, same, same_rows
+from riprap.testing.rehearsal import Row
 from riprap.windows import sliding
 
 # Columns that the check adds: by one it knows tuples again, by the other they have keys.
 _AT, _KEY = "checked_at", "checked_key"
 _CUTS = (1000, 7)
 _SEEDS = (0, 1, 2)
-
-Row = dict[str, Any]
 
 
 def check_fault_model(model: FaultModel, table: pa.Table | None = None) -> list[str]:

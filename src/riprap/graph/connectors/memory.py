@@ -15,7 +15,7 @@ from riprap.expressions.cells import converted, not_a, unreadable
 from riprap.graph.connectors.checks import pace, schema_of, tuples_a_second, whole_number
 from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.connectors.sink import Made, Sink, SinkConnector, SinkOpening, Target
+from riprap.graph.connectors.sink import Opened, Sink, SinkConnector, SinkOpening, Target
 
 _GIVE = "give dictionaries, or a pandas, Polars or Arrow table"
 
@@ -56,7 +56,7 @@ class Callback(SinkConnector):
 
     function: Callable[[int, pa.Table], None]
 
-    def opened(self, opening: SinkOpening[Made]) -> Made:
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
         return opening.by_calls(self.function)
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Console(SinkConnector):
 
     rows: int
 
-    def opened(self, opening: SinkOpening[Made]) -> Made:
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
         from riprap.adapters.console import show
 
         return opening.by_calls(show(opening.name, self.rows))

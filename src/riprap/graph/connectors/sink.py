@@ -16,7 +16,7 @@ from riprap.graph.connectors.promise import Promise
 if TYPE_CHECKING:
     from riprap.graph.connectors.file_sinks import FileSink
 
-Made = TypeVar("Made", covariant=True)
+Opened = TypeVar("Opened", covariant=True)
 
 
 class Target:
@@ -41,19 +41,19 @@ class Target:
         """Let go of the connection. It may be opened again, by the next call that needs it."""
 
 
-class SinkOpening(Protocol[Made]):
+class SinkOpening(Protocol[Opened]):
     """What a connector is opened with: each method makes, of what it gives, what publishes a sink's batches."""
 
     name: str
     session: Any
 
-    def by_target(self, make: Callable[[pa.Schema, str], Target], patience: float) -> Made:
+    def by_target(self, make: Callable[[pa.Schema, str], Target], patience: float) -> Opened:
         """Write to a target, made for a schema and a run; try a lost connection again for so many seconds."""
 
-    def by_calls(self, function: Callable[[int, pa.Table], None]) -> Made:
+    def by_calls(self, function: Callable[[int, pa.Table], None]) -> Opened:
         """Call a function with the number and the rows of each batch."""
 
-    def by_files(self, connector: FileSink) -> Made:
+    def by_files(self, connector: FileSink) -> Opened:
         """Write a folder of files."""
 
 
@@ -69,7 +69,7 @@ class SinkConnector(ABC):
         return True
 
     @abstractmethod
-    def opened(self, opening: SinkOpening[Made]) -> Made:
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
         """Have made what publishes the batches of a sink."""
 
 
@@ -106,7 +106,7 @@ class Sink(SinkConnector):
         only described needs none.
         """
 
-    def opened(self, opening: SinkOpening[Made]) -> Made:
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
         return opening.by_target(self.target, self.patience)
 
     @property
