@@ -67,6 +67,7 @@ class BatchRunner:
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         on_record = [batch for batch in site.ledger.batches() if batch >= 0]
         self.last: BatchRecord | None = site.ledger.get(on_record[-1]) if on_record else None
+        self._earlier = self.last.batch if self.last is not None else -1
 
     @property
     def next(self) -> int:
@@ -77,6 +78,11 @@ class BatchRunner:
     def owes(self) -> bool:
         """Whether a batch is on record that some sinks may not have had."""
         return self.last is not None and self.last.batch > self._handed.batch
+
+    @property
+    def owes_earlier(self) -> bool:
+        """Whether a batch that an earlier process had on record is still to be handed over."""
+        return self._handed.batch < self._earlier
 
     @property
     def handed(self) -> int:
