@@ -193,7 +193,7 @@ class Filed(rr.Sink):
         self.folder, self.kind = folder, kind
 
     def target(self, schema: pa.Schema, run: str) -> rr.Target:
-        return FileTarget(getattr(rr, self.kind)(self.folder / run, roll=0), schema, run)
+        return FileTarget(getattr(rr, self.kind)(self.folder / run.replace("/", "-"), roll=0), schema, run)
 
 
 class FileTarget(rr.Target):
