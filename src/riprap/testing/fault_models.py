@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from riprap.application import Application
@@ -133,8 +132,7 @@ class _Trials:
             return self._out(replay_trial(golden, faults).output(golden, "out"))
         hits: dict[str, dict[int, Hashes]] = {}
         for element, number, keys in known.hits(hit.start, len(hit)):
-            blocks = hits.setdefault(element, {})
-            blocks[number] = np.union1d(blocks.get(number, np.empty(0, np.uint64)), keys)
+            hits.setdefault(element, {})[number] = keys
         return self._out(run_trial(golden, faults, hits).output(golden, "out"))
 
     def _out(self, pieces: Any) -> list[Row]:
