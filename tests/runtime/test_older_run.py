@@ -30,11 +30,11 @@ def test_a_run_of_an_older_version_is_taken_up(
     assert ROWS // 2 <= come < ROWS
 
     with application(Path("out")).run(spark=spark, folder=folder, **OPTIONS) as run:
-        assert run.wait(timeout=120), "the run did not end"
+        run.wait()
     assert run.progress().tuples_in == ROWS
 
     with application(tmp_path / "golden").run(spark=spark, runs=tmp_path / "others", **OPTIONS) as golden:
-        assert golden.wait(timeout=120), "the run did not end"
+        golden.wait()
     for name, table in before.items():
         wanted = whole(read_parts(tmp_path / "golden" / name))
         got = whole(read_parts(tmp_path / "out" / name))
