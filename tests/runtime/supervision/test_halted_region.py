@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.runtime.harness import lines_of, read_parts, wait_until, whole
-from tests.runtime.supervision.marked import mark_all
 from tests.runtime.supervision.watched import ROWS, calls_of, put_file
 
 import riprap as rr
@@ -39,12 +38,13 @@ def broken_until(mended: str) -> Any:
     return check
 
 
-def application(folder: Path, *, apart: bool) -> rr.Application:
+def application(folder: Path, *, apart: bool, limit: int) -> rr.Application:
     """Describe sums in a region that fails, and a reader that does not; ``apart``: each in a process of its own."""
     app = rr.Application("halting")
     calls = app.source("calls", rr.files(str(folder / "calls")), position="seq")
     app.function("check", broken_until(str(folder / "mended")), returns="bigint")
-    checked = app.functor("checked", calls, select="check(seq) as seq, caller, minutes")
+    checked = app.functor("checked", calls, select="check(seq) as seq, caller, minutes",
+                          protect=rr.consistent(period="1s", max_consecutive_reset_attempts=limit))  # fmt: skip
     sums = app.aggregate(
         "sums",
         checked,
@@ -87,11 +87,10 @@ def events_of(run: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_region_is_halted_and_reset_while_its_neighbour_in_the_same_process_goes_on(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mark_all(monkeypatch, {"checked": ["summing"]}, limit=2)
     put_file(tmp_path / "calls", 0)
-    graph = application(tmp_path, apart=False).graph()
+    graph = application(tmp_path, apart=False, limit=2).graph()
     with supervise(graph, replace(OPTIONS, runs=runs), spare=False) as run:
 
         def until(condition: Callable[[], Any]) -> None:
@@ -131,15 +130,14 @@ from pathlib import Path
 
 from tests.runtime.supervision.test_halted_region import application
 
-app = application(Path({folder!r}), apart=True)
+app = application(Path({folder!r}), apart=True, limit=1)
 """
 
 
 @pytest.mark.slow
 def test_a_run_with_a_halted_region_is_stopped_and_taken_up_with_it(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mark_all(monkeypatch, {"checked": ["summing"]}, limit=1)
     for file in range(2):
         put_file(tmp_path / "calls", file)
     (tmp_path / "app.py").write_text(APPLICATION.format(folder=str(tmp_path)))
