@@ -175,13 +175,14 @@ def cuts_of(run: Inspection, listed: Sequence[tuple[About, Sequence[Listed]]]) -
 
 
 def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
-    # Inlets and outlets are listed beside operators.
-    return {
-        name: _about(name, element, layout)
-        for element, names in layout.get("elements", {}).items()
-        for name in names
-        if name in layout["operators"]
-    }
+    # Inlets and outlets are listed beside operators. Inlets have the names of those whose streams they are, and come after
+    # them.
+    homes: dict[str, str] = {}
+    for element, names in layout.get("elements", {}).items():
+        for name in names:
+            if name in layout["operators"]:
+                homes.setdefault(name, element)
+    return {name: _about(name, element, layout) for name, element in homes.items()}
 
 
 def _about(name: str, element: str, layout: Mapping[str, Any]) -> About:
