@@ -24,6 +24,7 @@ from pyspark.sql import functions as f
 from riprap.apps.made_log import YEAR
 from riprap_bench.checkpoint_feeds import Feed
 from riprap_bench.regions_plan import Name
+from riprap_bench.trial import SETTINGS
 
 Completions = list[tuple[int, float, float]]
 _WINDOW = 300_000_000  # microseconds: five minutes
@@ -120,6 +121,7 @@ def start_plain(
     """Start a job over the files of a folder, with its results and its checkpoint in another."""
     make, text, mode = _JOBS[name]
     # Spark keeps what it tells of so many batches.
+    spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(len(files) + 10))
     for number, file in enumerate(files):
         # Spark takes files in order of their age, to the millisecond; names mean nothing to it.

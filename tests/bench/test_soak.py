@@ -22,7 +22,7 @@ def test_what_rises_at_first_and_then_stays_has_not_grown() -> None:
 
 def test_what_rises_on_and_on_has() -> None:
     assert grown([sample(n, descriptors=200.0 + 20 * n) for n in range(30)]) == ["descriptors (490 to 690)"]
-    assert grown([sample(n, memory_mb=900.0 + 50 * n) for n in range(30)]) == ["memory_mb (1,625 to 2,125)"]
+    assert grown([sample(n, memory_mb=900.0 + 100 * n) for n in range(30)]) == ["memory_mb (2,350 to 3,350)"]
 
 
 def test_a_process_that_starts_is_no_growth() -> None:
