@@ -20,6 +20,7 @@ from riprap.errors import NotYetError, RunError
 from riprap_bench.checkpoint_plan import Track
 from riprap_bench.measuring import Report, about, rounded
 from riprap_bench.regions_beside import measure_plain
+from riprap_bench.regions_jobs import Chain
 from riprap_bench.regions_plan import PARTS, Part, Plan
 from riprap_bench.regions_recovery import measure_recovery
 from riprap_bench.regions_rounds import Ran, Rounds
@@ -158,5 +159,6 @@ def _session(plan: Plan, part: Part) -> Any:
     from riprap.runtime.session import make_session
 
     # Tasks that stay take slots of their own, in every element.
-    elements = 2 + max(plan.parallel) * -(-max(plan.lengths) // 8) if part == "chains" else 1
+    largest = Chain(plan.seed, many=max(plan.parallel), length=max(plan.lengths))
+    elements = largest.elements if part == "chains" else 1
     return make_session(MASTER, SETTINGS, elements=elements)
