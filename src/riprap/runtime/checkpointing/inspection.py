@@ -175,8 +175,8 @@ def cuts_of(run: Inspection, listed: Sequence[tuple[About, Sequence[Listed]]]) -
 
 
 def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
-    # Inlets and outlets are listed beside operators. Inlets have the names of those whose streams they are, and come after
-    # them.
+    # Inlets and outlets are listed beside operators; an inlet has the name of the operator whose stream it is, and
+    # comes after it.
     homes: dict[str, str] = {}
     for element, names in layout.get("elements", {}).items():
         for name in names:
