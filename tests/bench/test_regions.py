@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import riprap as rr
-from riprap.errors import NotYetError, RunError
+from riprap.errors import RunError
 from riprap.runtime.supervision.journal import Recovered
 from riprap_bench import regions
 from riprap_bench.protecting import protected
@@ -123,13 +123,6 @@ def test_computing_again_is_told_by_its_own_event() -> None:
     parts = parts_of([back], events)
     assert parts == {"detect": 0.1, "start": 0.2, "load": 0.3, "compute again": 0.7, "caught up": 0.4}
     assert "compute again" not in parts_of([back], [])
-
-
-def test_a_version_without_regions_says_so_at_once() -> None:
-    if rr.consistent(period="1s").CARRIED_OUT:
-        pytest.skip("this version has regions")
-    with pytest.raises(NotYetError, match="nothing to measure"):
-        regions.run(True, print)
 
 
 def test_a_part_that_there_is_not() -> None:
