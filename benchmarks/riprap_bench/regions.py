@@ -44,6 +44,9 @@ QUICK = Plan(
     losses=1,
 )
 
+# Of the applications, and of joins over large windows.
+_MOST_ELEMENTS = 4
+
 Keep = Callable[[dict[str, Any]], None]
 
 
@@ -150,5 +153,5 @@ def _session(plan: Plan, part: Part) -> Any:
 
     # Tasks that stay take slots of their own, in every element.
     largest = Chain(plan.seed, many=max(plan.parallel), length=max(plan.lengths))
-    elements = largest.elements if part == "chains" else 1
+    elements = largest.elements if part == "chains" else _MOST_ELEMENTS
     return make_session(MASTER, SETTINGS, elements=elements)
