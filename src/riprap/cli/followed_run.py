@@ -247,7 +247,12 @@ def _notice(event: Mapping[str, Any]) -> str | None:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
         case {
-            "event": "state lost" | "records lost" | "results differ" | "seal refused" | "slots short",
+            "event": "state lost"
+            | "records lost"
+            | "results differ"
+            | "cut late"
+            | "seal refused"
+            | "slots short",
             "message": message,
         }:
             return str(message)

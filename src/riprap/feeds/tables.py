@@ -32,7 +32,7 @@ from riprap.feeds.segments import record_batches
 from riprap.graph.connectors import Files, Rows
 from riprap.graph.graph import Graph
 from riprap.operators.lookup import Lookup, index_table
-from riprap.state.durable_files import checking, load_json, put_in_place, save_json
+from riprap.state.durable_files import checking, load_json, put_in_place, save_json, sync_in_place
 
 FORMAT = "riprap-tables/1"
 _REMEDY = "Put it back from a copy; or remove it, and its batch sees the tables as they are now"
@@ -53,8 +53,7 @@ class Tables:
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in folder.iterdir():
-            # Half-written, or left empty by a power cut: a batch that is on record is not computed again, and one that
-            # is not looks again.
+            # Half-written, or left empty by a power cut: what may be computed again was synced, all others look again.
             if path.name.startswith(".") or not path.stat().st_size:
                 path.unlink()
         # A batch is settled while those before it are handed over, and forgotten, by another thread.
@@ -73,6 +72,11 @@ class Tables:
                 self._refresh(lookup)
             named = {"format": FORMAT, "tables": self._newest}
             save_json(_path(self._folder, batch), named, synced=False)
+
+    def sync(self, batch: int) -> None:
+        """Wait until it is on the disk which versions count for a batch: it may have to be computed again."""
+        if self._lookups:
+            sync_in_place(_path(self._folder, batch))
 
     def forget(self, before: int) -> None:
         """Remove what only batches before one needed."""

@@ -32,6 +32,7 @@ def hand_over(
             continue
         record = site.ledger.get(batch)
         gone = _gone(site, record)
+        lost: dict[str, int] = {}
         if gone:
             # Of files and channels one can tell what they have; of others, what was noted.
             telling: dict[str, Outflow | FilePublisher] = dict(outlets)
@@ -46,25 +47,13 @@ def hand_over(
             # A batch is whole, or it is left out: a part would replace what a sink may have.
             left = {name: outputs for name, outputs in record.outputs.items() if name not in gone}
             record = replace(record, outputs=left)
-        if batch > had:
-            # Whoever wrote it may have died before it was synced, or failed at that: once more, and whole.
+        if lost or batch > had:
+            # What is lost is told once. Of others, who wrote it may have died before it was synced, or failed at that.
             site.ledger.write(record)
         for outflow in outlets.values():
             outflow.publish(record)
         for name, publisher in publishers.items():
             publisher.take_up(batch, record.outputs.get(name, ()))
-
-
-def read_again(site: Site, outlets: Mapping[str, Outflow]) -> None:
-    """Take the newest batch of what Spark reads off the record, if its results are gone before channels had them.
-
-    Spark has not committed it, and reads it again: the same rows, under the same number.
-    """
-    newest = max(site.ledger.batches(), default=-1)
-    if newest < 0 or newest in site.ledger.damaged():
-        return
-    if any(not outlets[name].has(newest) for name in _gone(site, site.ledger.get(newest))):
-        site.ledger.forget([newest])
 
 
 def _gone(site: Site, record: BatchRecord) -> dict[str, int]:

@@ -62,7 +62,7 @@ class BatchRunner:
         self._meter = meter
         self.saver: Saver | None = None
         self._retention = Retention(site)
-        self._asked_from = 0
+        self._asked_from = self._forgotten = 0
         self._clock = clock
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         self.last: BatchRecord | None = None
@@ -153,6 +153,8 @@ class BatchRunner:
     def _hand_over(self, record: BatchRecord, answers: Sequence[Answer], began: float) -> None:
         batch, gathered = record.batch, record.time or began
         reach("recorded", batch, self._plan.name)
+        if self._plan.replays and answers:
+            self._tables.sync(batch)
         self._site.ledger.sync(batch)
         for outflow in self._outlets.values():
             outflow.publish(record)
@@ -214,4 +216,7 @@ class BatchRunner:
             self.saver.take(record, answers, waiting)
         else:
             self._retention.collect(record, waiting, again=self.settled if self._plan.replays else None)
-        self._tables.forget(min(oldest_tables(record.batch), self.settled + 1))
+        before = min(oldest_tables(record.batch), self.settled + 1)
+        if before > self._forgotten:
+            self._tables.forget(before)
+            self._forgotten = before

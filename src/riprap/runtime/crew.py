@@ -193,7 +193,7 @@ class Crew:
         if failure is not None:
             raise failure
         past = not element.behind(member.edge) if element.plan.inlets else element.batch > member.batch
-        if not member.caught_up and (over or past):
+        if not member.caught_up and (over or (past and not element.restoring)):
             member.caught_up = True
             self._report("caught up", element=name)
         if over:

@@ -13,6 +13,7 @@ from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
 from riprap.graph import connectors
 from riprap.graph.graph import Graph
+from riprap.graph.regions import regions_of
 from riprap.operators.lookup import Lookup
 from riprap.operators.sink import Sink
 from riprap.operators.source import Source
@@ -172,12 +173,14 @@ class Element:
         if not self.plan.protected:
             return
         launch, ledger = self._launch, self._site.ledger
+        region = next((r for r in regions_of(launch.graph) if r.name == self.plan.region), None)
         protection = ElementProtection.of(
             self.plan,
             self._site,
             launch.durable,
             describe_state(launch.graph),
             home=self._home,
+            patience=region.terms.drain_timeout if region is not None else None,
         )
         batches = ledger.batches()
         newest = ledger.get(batches[-1]) if batches else None
@@ -234,7 +237,7 @@ class Element:
 
     def settle(self) -> None:
         """Take the next step towards the end, where it is due: stop when all is read, then tell the readers."""
-        if self._finished or self.failure() is not None:
+        if self._finished or self.restoring or self.failure() is not None:
             return
         if self._stage is not None and self.active and self._watched and self.all_read():
             # Who ends the run says whether the state is saved once more.
@@ -313,8 +316,13 @@ class Element:
 
     @property
     def busy(self) -> bool:
-        """Whether a batch is under way."""
-        return self._stage is not None and (self._stage.busy or self._runner.owes)
+        """Whether a new batch is under way."""
+        return self._stage is not None and not self.restoring and (self._stage.busy or self._runner.owes)
+
+    @property
+    def restoring(self) -> bool:
+        """Whether it is not yet where it was when it ended."""
+        return self._stage is not None and self._stage.restoring and self.active
 
     @property
     def owes(self) -> bool:

@@ -44,6 +44,8 @@ _ANSWER = "answer binary"
 class Ingest:
     """The batches of an element that reads one of Spark's sources; Spark says when there is one."""
 
+    restoring = False
+
     def __init__(
         self,
         name: str,

@@ -15,13 +15,12 @@ from riprap.graph.options import RunOptions
 from riprap.operators.channel import Outlet
 from riprap.operators.source import Source
 from riprap.runtime.agent.lock import await_saver
-from riprap.runtime.backlog import read_again
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.element import Element
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.lost_records import agree, agree_alone
+from riprap.runtime.lost_records import agree, agree_alone, read_again
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.site import EXECUTOR, Site
@@ -62,8 +61,9 @@ class Launch:
         if self.resume:
             tell = self.folder.event
             if plan.ingests:
-                read_again(site, outlets)
-                agree(plan, site.ledger, SparkLog(home / "spark", plan), clock=self.options.clock, tell=tell)
+                log = SparkLog(home / "spark", plan)
+                read_again(site, outlets, log)
+                agree(plan, site.ledger, log, clock=self.options.clock, tell=tell)
             else:
                 agree_alone(plan, site.ledger, handed=Delivery(home).batch, tell=tell)
             await_saver(home, tell)

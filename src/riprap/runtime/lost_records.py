@@ -16,11 +16,13 @@ it does not do what it says, or where the run is of a version of Riprap that did
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
 from riprap.runtime.batches import MOST_UNHANDED
+from riprap.runtime.outflow import Outflow
+from riprap.runtime.site import Site
 from riprap.runtime.spark_log import SparkLog
 from riprap.state.ledger import BatchRecord, Ledger
 
@@ -82,6 +84,26 @@ def agree(
     if log.put_right(ledger.get(last)):
         message = f"Spark's log in {log.folder} had lost entries, and was put right from the ledger"
         tell("warning", element=plan.name, message=message)
+
+
+def read_again(site: Site, outlets: Mapping[str, Outflow], log: SparkLog) -> None:
+    """Take the newest batch of what Spark reads off the record, if its results are gone before channels had them.
+
+    Spark has not committed it, and reads it again: the same rows, under the same number, as its log says.
+    """
+    newest = max(site.ledger.batches(), default=-1)
+    if newest < 0 or newest in site.ledger.damaged():
+        return
+    record = site.ledger.get(newest)
+    gone = {
+        name
+        for name, outputs in record.outputs.items()
+        if any(not site.has_result(page) for output in outputs for page in output.pages)
+    }
+    if any(not outlets[name].has(newest) for name in gone):
+        # The record may be the only one that knows what the batch had.
+        log.put_right(record)
+        site.ledger.forget([newest])
 
 
 def _put_on_record(plan: Plan, ledger: Ledger, log: SparkLog, newest: int, last: int, now: float) -> None:

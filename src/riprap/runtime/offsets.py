@@ -89,7 +89,8 @@ class Planned:
         """Return the offsets that a batch on record begins and ends at; ``initial`` is that of the beginning."""
         starts = {name: start for name, (start, _) in record.sources.items() if start is not None}
         ends = {name: end for name, (_, end) in record.sources.items()}
-        frontier = {FRONTIER: record.frontier} if FRONTIER in initial else {}
+        reached = None if record.frontier == NOTHING_YET else record.frontier
+        frontier = {FRONTIER: reached} if FRONTIER in initial else {}
         return {**initial, **starts}, {**initial, **ends, **frontier}
 
     def compare(self, record: BatchRecord, element: str) -> None:

@@ -17,6 +17,10 @@ class Stage(Protocol):
         """Whether a batch is under way."""
 
     @property
+    def restoring(self) -> bool:
+        """Whether what is gone is still being brought back."""
+
+    @property
     def failure(self) -> BaseException | None:
         """What went wrong, if anything did."""
 

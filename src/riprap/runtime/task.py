@@ -266,7 +266,7 @@ def _put_out(plan: Plan, site: Site, outcome: Outcome, name: Callable[[str], str
     return {
         sink: _put_out_to(plan, sink, chunk, outcome.arrival, site, name)
         for sink, chunk in outcome.outputs.items()
-        if chunk.rows or len(chunk.marks)
+        if chunk.rows or (len(chunk.marks) and isinstance(plan.graph[sink], Outlet))
     }
 
 
@@ -281,7 +281,7 @@ def _put_out_to(
         [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_columns(len(tags))]
     )
     written = site.results.write(name(f"{sink}/out"), page)
-    digest = digest_of(page) if plan.kept else None
+    digest = digest_of(page) if plan.replays else None
     marks = chunk.marks
     if not len(marks) or not isinstance(plan.graph[sink], Outlet):
         return Output(written, chunk.rows, digest=digest)

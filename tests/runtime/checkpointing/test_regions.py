@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.runtime.checkpointing.leaving import LeftError, events, lines_so_far, lose_host, still_running
-from tests.runtime.harness import wait_until
+from tests.runtime.harness import page_folder, wait_until
 
 import riprap as rr
 from riprap.cli import main
 from riprap.compiler import compile_graph
 from riprap.errors import NotYetError
 from riprap.operators.channel import Inlet
+from riprap.runtime.checkpointing.checkpointer import Checkpointer
+from riprap.state.checkpoints.manifest import CheckpointManifest, manifest_key
+from riprap.state.checkpoints.versions import Versions
+from riprap.state.stores import open_store
 
 ROWS = 12_000
 SCHEMA = "k int, v bigint"
@@ -177,6 +183,74 @@ def test_what_was_looked_up_is_looked_up_again_as_it_was(spark: SparkSession, tm
     assert len(first) >= 600
     assert found == first + [f"second{row['k']}" for row in rows()[len(first) :]]
     assert not events(folder, "results differ")
+
+
+def test_what_waits_for_its_file_outlives_state_that_is_computed_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = sums(tmp_path / "out", rr.consistent(period="200ms"), roll="1h")
+    # So many are computed again that pages are looked at meanwhile.
+    folder = leave(app, spark, after(60, cuts=1), wipe=False, batch_rows=60, runs=tmp_path / "runs")
+    shutil.rmtree(page_folder(folder) / "state")
+    with app.run(spark=spark, batch_rows=600, folder=folder) as run:
+        run.wait()
+        assert {sink: contents(run, sink) for sink in ("totals", "largest")} == expected()
+    assert events(folder, "computed again")
+    assert not events(folder, "results lost")
+
+
+def test_batches_without_rows_are_not_missed(spark: SparkSession, tmp_path: Path) -> None:
+    app = rr.Application("seldom")
+    source = app.source("source", rr.rows(rows(), SCHEMA), protect=rr.consistent(period="200ms"))
+    marked = app.punctor("marked", source, where="v = 1")
+    total = app.aggregate("total", marked, by="k", window=rr.sliding(tuples=5), select="sum(v) as t")
+    app.sink("out", app.functor("none", total, where="t < 0"), rr.parquet(tmp_path / "out", roll=0))
+    folder = leave(app, spark, after(30, cuts=2), wipe=False, batch_rows=60, runs=tmp_path / "runs")
+    with app.run(spark=spark, batch_rows=600, folder=folder) as run:
+        run.wait()
+        assert contents(run, "out") == []
+    assert not events(folder, "state lost")
+    assert not events(folder, "computed again")
+
+
+def test_a_cut_that_is_damaged_is_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    app = sums(tmp_path / "out", rr.consistent(period="200ms"))
+    folder = leave(app, spark, after(30, cuts=3), batch_rows=60, runs=tmp_path / "runs")
+    store = open_store(folder / "checkpoints")
+    entry = f"{folder.parent.name}-{folder.name}/total"
+    store.put(entry, {manifest_key(Versions(store, entry).numbers()[0]): b"not a manifest"})
+    store.close()
+    with app.run(spark=spark, batch_rows=600, folder=folder) as run:
+        run.wait()
+        assert {sink: contents(run, sink) for sink in ("totals", "largest")} == expected()
+    assert not events(folder, "state lost")
+
+
+def test_operators_keep_the_versions_that_all_of_them_have(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    group = []
+    for name, batches in {"first": (15, 20, 30), "second": (15, 30)}.items():
+        versions = Versions(store, name)
+        for number, batch in enumerate(batches, 1):
+            versions.commit(
+                CheckpointManifest(
+                    operator=name,
+                    layout="",
+                    version=number,
+                    time=0.0,
+                    batch=batch,
+                    buckets=4,
+                    rate=0.0,
+                    slots={},
+                )
+            )
+        group.append(SimpleNamespace(name=name, versions=versions, protected=SimpleNamespace(keep=2)))
+    checkpointer = object.__new__(Checkpointer)
+    checkpointer._protection = SimpleNamespace(replays=True)  # type: ignore[assignment]
+    checkpointer._oldest = -1
+    checkpointer._collect(group)  # type: ignore[arg-type]
+    assert [sorted(each.versions.by_batch()) for each in group] == [[15, 30], [15, 30]]
+    assert checkpointer.oldest_batch == 15
 
 
 class Restless(rr.CustomOperator):

@@ -209,6 +209,8 @@ class Saver:
         self._record = record
         self._statuses: Mapping[str, Mapping[str, Any]] = {}
         self._oldest: int | None = None
+        # While there is no agent.
+        self._retention: Retention | None = None
         self._answered = False
         self._refused: Message | None = None
         self._closing: bool | None = None
@@ -233,7 +235,9 @@ class Saver:
             if not self._agent.alive:
                 # The next agent begins with the whole state of this record.
                 again = self.oldest if self._protection.replays else None
-                Retention(self._protection.site).collect(record, waiting, again=again)
+                if self._retention is None:
+                    self._retention = Retention(self._protection.site)
+                self._retention.collect(record, waiting, again=again)
                 return
             self._agent.send(
                 "batch",
@@ -270,6 +274,7 @@ class Saver:
             self.tell("warning", what=f"checkpoints of '{self._protection.element}'", message=message)
 
     def _send_open(self) -> None:
+        self._retention = None
         self._agent.send(
             "open",
             format=FORMAT,

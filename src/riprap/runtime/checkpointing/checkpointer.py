@@ -63,6 +63,7 @@ class Checkpointer:
         self._oldest = -1
         # The batch of the newest cut, and the first one of which a sink or channel may still ask for the results.
         self._cut, self._asked_from = -1, 0
+        self._cut_since: float | None = None
         self._idle = 0.0
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -76,14 +77,14 @@ class Checkpointer:
         if protection.replays:
             # Nobody knows yet whether the newest cut is complete.
             self._cut = max(map(_newest_batch, self._operators.values()), default=-1)
-            self._turns = {protection.element: tuple(self._operators.values())}
+            self._groups = {protection.element: tuple(self._operators.values())}
         else:
-            self._turns = {name: (tracked,) for name, tracked in self._operators.items()}
+            self._groups = {name: (tracked,) for name, tracked in self._operators.items()}
         # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
         self._schedule = Schedule(
-            {name: min(t.protected.every for t in turn) for name, turn in self._turns.items()},
+            {name: min(t.protected.every for t in group) for name, group in self._groups.items()},
             now,
-            at_once={n for n, turn in self._turns.items() if any(t.whole is not None for t in turn)},
+            at_once={n for n, group in self._groups.items() if any(t.whole is not None for t in group)},
         )
 
     def _track(
@@ -109,7 +110,7 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
         if save:
-            for group in self._turns.values():
+            for group in self._groups.values():
                 with self._turn:
                     self._save(group)
         self._store.close()
@@ -163,7 +164,7 @@ class Checkpointer:
                 for each in self._operators.values():
                     self._make_room(each)
                 continue
-            group = self._turns[name]
+            group = self._groups[name]
             # Of all elements in this process one at a time.
             with self._turn:
                 self._save(group)
@@ -178,7 +179,9 @@ class Checkpointer:
         """Save operators as of one batch, one after the other."""
         with self._lock:
             batch = group[0].batch
-            if batch < 0 or (self._protection.replays and self._cut >= self._asked_from):
+            incomplete = self._protection.replays and self._cut >= self._asked_from
+            if batch < 0 or incomplete:
+                self._wait_for_sinks()
                 return
             taken = [(tracked, tracked.take()) for tracked in group if tracked.saved_batch != batch]
         for number, (tracked, part) in enumerate(taken):
@@ -189,8 +192,20 @@ class Checkpointer:
                 self._failed(tracked, error, [other for other, _ in taken[number + 1 :]])
                 return
         if taken:
-            self._cut = batch
+            self._cut, self._cut_since = batch, self._clock()
             self._collect(group)
+
+    def _wait_for_sinks(self) -> None:
+        """Tell, once a cut, if sinks or channels do not come to have what it takes to be complete."""
+        patience = self._protection.patience
+        if patience is None or self._cut_since is None or self._clock() - self._cut_since <= patience:
+            return
+        self._cut_since = None
+        message = (
+            f"the cut of '{self._protection.element}' after batch {self._cut} is not complete after {patience:g} s: a "
+            "sink, or who reads from it, has not had all up to it. Until then no other is made, and input is kept"
+        )
+        self._say("cut late", element=self._protection.element, batch=self._cut, message=message)
 
     def _save_one(self, tracked: PendingOperator, taken: Taken) -> None:
         began = self._clock()
@@ -233,20 +248,24 @@ class Checkpointer:
 
     def _collect(self, group: Sequence[PendingOperator]) -> None:
         """Let go of old versions, and of what input they were kept for."""
-        kept: list[list[int]] = []
-        for tracked in group:
-            try:
-                # Until the newest cut is complete, the one before it is what an element would come back from.
-                tracked.versions.collect(max(tracked.protected.keep, 2 if self._protection.replays else 1))
-                kept.append(
-                    [tracked.versions.manifest(number).batch for number in tracked.versions.numbers()]
-                )
-            except Exception as error:
-                what = f"checkpoints of '{tracked.name}'"
-                self._say("warning", what=what, message=f"old ones stay: {error}")
+        tracked = group[0]
+        try:
+            if not self._protection.replays:
+                tracked.versions.collect(tracked.protected.keep)
                 return
-        if all(len(batches) > 1 for batches in kept):
-            self._oldest = min(map(min, kept))
+            by_batch = {each.name: each.versions.by_batch() for each in group}
+            cuts = sorted(set.intersection(*map(set, by_batch.values())), reverse=True)
+            # Until the newest cut is complete, the one before it is what an element would come back from.
+            cuts = cuts[: max(2, tracked.protected.keep)]
+            for tracked in group:
+                versions = by_batch[tracked.name]
+                tracked.versions.keep_only([versions[batch] for batch in cuts])
+        except Exception as error:
+            what = f"checkpoints of '{tracked.name}'"
+            self._say("warning", what=what, message=f"old ones stay: {error}")
+            return
+        if len(cuts) > 1:
+            self._oldest = cuts[-1]
 
     @property
     def oldest_batch(self) -> int | None:

@@ -36,7 +36,8 @@ class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
     ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
-    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*.
+    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. One that
+    is not complete after ``patience`` seconds is told.
     """
 
     element: str
@@ -46,6 +47,7 @@ class ElementProtection:
     buckets: int
     spans: tuple[Range, ...]
     replays: bool
+    patience: float | None
     operators: tuple[Protected, ...]
 
     @classmethod
@@ -57,6 +59,7 @@ class ElementProtection:
         layouts: Mapping[str, str],
         *,
         home: Path,
+        patience: float | None = None,
     ) -> ElementProtection:
         """Take from a plan what its agent has to know."""
         operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
@@ -68,6 +71,7 @@ class ElementProtection:
             buckets=plan.buckets,
             spans=tuple(plan.span(task) for task in range(plan.tasks)),
             replays=plan.replays,
+            patience=patience,
             operators=tuple(
                 Protected(
                     name=operator.name,
@@ -98,6 +102,7 @@ class ElementProtection:
             buckets=data["buckets"],
             spans=tuple((low, high) for low, high in data["spans"]),
             replays=data["replays"],
+            patience=data["patience"],
             operators=tuple(
                 Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})
                 for o in data["operators"]

@@ -11,18 +11,16 @@ there is nothing to do; who dies on the way begins where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from riprap.runtime.checkpointing.recovery import Recovery, state_pages
+from riprap.runtime.checkpointing.recovery import FRESH, Recovery, read_wishes, state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.restoring import Restored
 from riprap.state.ledger import BatchRecord, Output, page_prefix
 from riprap.state.stores import Store
-
-# How many batches are computed again before pages are looked at that may go.
-_COLLECT_EVERY = 16
 
 
 class RollForward:
@@ -35,79 +33,113 @@ class RollForward:
 
     def run(self, compute: Callable[[BatchRecord], Sequence[Answer]]) -> None:
         """Bring back what is gone; ``compute`` takes a batch again, from the record before it."""
-        ledger, tell = self._recovery.site.ledger, self._recovery.tell
-        batches = ledger.batches()
+        recovery = self._recovery
+        batches = recovery.site.ledger.batches()
         if not batches:
             return
-        records = {batch: ledger.get(batch) for batch in batches}
+        records = {batch: recovery.site.ledger.get(batch) for batch in batches}
         newest = records[batches[-1]]
-        wanting = min((b for b in batches if self._wanting(records[b])), default=newest.batch + 1)
-        # Of what is kept of old records, all that follow one are there, or it is of no use.
-        usable = [
-            b for b in reversed(batches) if b < wanting and newest.batch - b < len(records) - batches.index(b)
-        ]
-        base = next((b for b in usable if self._is_intact(records[b])), None)
-        if base == newest.batch:
-            return
-        began = self._recovery.clock()
-        base = self._from_cut(records, [b for b in usable if base is None or b > base], base)
+        with self._opened() as store:
+            cuts = self._cuts(store) if store is not None else {}
+            wanting = self._first_wanting(records, cuts)
+            usable = _unbroken(batches)
+            intact = [batch for batch in usable if self._is_intact(records[batch])]
+            if newest.batch in intact and newest.batch < wanting:
+                return
+            began = recovery.clock()
+            # If results are gone that nothing can make again, at least the state need not be.
+            base = self._base(records, intact, cuts, [b for b in usable if b < wanting], store)
+            if base is None:
+                base = self._base(records, intact, cuts, usable, store)
         if base is None:
             what = f"what '{self._element}' read is not kept any more from its newest cut on: its tuples are lost"
-            tell("state lost", operator=self._element, message=what)
-            self._recovery.replace(newest, {}, gone=True)
+            recovery.tell("state lost", operator=self._element, message=what)
+            recovery.replace(newest, {}, gone=True)
             return
-        restored, rows = self._recovery.clock(), 0
-        for batch in range(base + 1, newest.batch + 1):
+        self._compute_again(records, base, compute)
+        seconds = recovery.clock() - began
+        recovery.tell("state restored", element=self._element, seconds=seconds, host_lost=True)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Store | None]:
+        """Open what saves the element, if there is anything."""
+        if not self._recovery.plan.protected or self._recovery.durable.never_made:
+            yield None
+            return
+        # Only to read: a store that is not there, because nothing is mounted, must not be taken for an empty one.
+        with contextlib.closing(self._recovery.durable.open(self._element, readonly=True)) as store:
+            yield store
+
+    def _compute_again(
+        self,
+        records: dict[int, BatchRecord],
+        base: int,
+        compute: Callable[[BatchRecord], Sequence[Answer]],
+    ) -> None:
+        newest = max(records)
+        if base == newest:
+            return
+        began, rows = self._recovery.clock(), 0
+        # What attempts that came to nothing have left, too: there must be room for what comes.
+        self._collect(records, base, before=newest + 2)
+        for batch in range(base + 1, newest + 1):
             answers = compute(records[batch])
             reach("computed-again", batch, self._element)
             rows += sum(a.activity[e.name].tuples_in for a in answers for e in self._recovery.plan.entries)
             records[batch] = self._put_on_record(records[batch], answers)
-            if (batch - base) % _COLLECT_EVERY == 0:
-                self._collect(records, base, batch)
-        now = self._recovery.clock()
-        count = newest.batch - base
-        if count:
-            tell("computed again", element=self._element, batches=count, tuples=rows, seconds=now - restored)
-        tell("state restored", element=self._element, seconds=now - began, host_lost=True)
+            self._collect(records, batch, before=batch)
+        seconds = self._recovery.clock() - began
+        self._recovery.tell(
+            "computed again", element=self._element, batches=newest - base, tuples=rows, seconds=seconds
+        )
 
     def _is_intact(self, record: BatchRecord) -> bool:
         return all(self._recovery.site.has_page(name) for name in state_pages(record))
 
-    def _wanting(self, record: BatchRecord) -> bool:
-        """Say whether results of a batch are gone that a sink or channel is still to get."""
+    def _first_wanting(self, records: Mapping[int, BatchRecord], cuts: Mapping[int, object]) -> int:
+        """Return the first batch of which results are gone that a sink or channel is still to get."""
+        # A cut that another follows is complete, whatever else says how far sinks have come.
+        complete = sorted(cuts)[-2] if len(cuts) > 1 else -1
+        wanting = (batch for batch in sorted(records) if batch > complete and self._wants(records[batch]))
+        return next(wanting, max(records) + 1)
+
+    def _wants(self, record: BatchRecord) -> bool:
         site = self._recovery.site
         return any(
             not site.has_result(page)
             for name, outputs in record.outputs.items()
             if not self._had(name, record.batch)
             for output in outputs
+            if output.rows or output.punctuations
             for page in output.pages
         )
 
-    def _from_cut(
-        self, records: Mapping[int, BatchRecord], batches: Sequence[int], base: int | None
+    def _base(
+        self,
+        records: Mapping[int, BatchRecord],
+        intact: Sequence[int],
+        cuts: Mapping[int, Mapping[str, int]],
+        usable: Sequence[int],
+        store: Store | None,
     ) -> int | None:
-        """Bring back the state of a cut at one of some batches, if there is one; return the batch to go on from."""
-        if not self._recovery.plan.protected or self._recovery.durable.never_made:
-            return base
-        # Only to read: a store that is not there, because nothing is mounted, must not be taken for an empty one.
-        store = self._recovery.durable.open(self._element, readonly=True)
-        try:
-            cuts = self._cuts(store)
-            found = (b for b in batches if b in cuts and self._bring_back(records, b, cuts[b], store))
-            return next(found, base)
-        finally:
-            store.close()
+        """Return the newest usable batch whose state is there, or can be brought back from a cut."""
+        for batch in usable:
+            if batch in intact:
+                return batch
+            if store is not None and batch in cuts and self._bring_back(records, batch, cuts[batch], store):
+                return batch
+        return None
 
     def _cuts(self, store: Store) -> dict[int, dict[str, int]]:
-        """Return the batches of which all operators are saved, with the version of each."""
-        saved: dict[int, dict[str, int]] = {}
-        for operator in self._recovery.plan.protected:
-            versions = self._recovery.durable.versions(store, operator)
-            for number in versions.numbers():
-                saved.setdefault(versions.manifest(number).batch, {})[operator] = number
-        whole = len(self._recovery.plan.protected)
-        return {batch: versions for batch, versions in saved.items() if len(versions) == whole}
+        """Return the batches of which all operators are saved, with the version of each.
+
+        Those that are to start afresh are not asked for.
+        """
+        wishes = read_wishes(self._recovery.home)
+        asked = [operator for operator in self._recovery.plan.protected if wishes.get(operator) != FRESH]
+        saved = {o: self._recovery.durable.versions(store, o).by_batch() for o in asked}
+        batches = set.intersection(*map(set, saved.values())) if saved else set()
+        return {batch: {o: by_batch[batch] for o, by_batch in saved.items()} for batch in batches}
 
     def _bring_back(
         self, records: Mapping[int, BatchRecord], batch: int, versions: Mapping[str, int], store: Store
@@ -129,15 +161,15 @@ class RollForward:
         reach("restore-recorded", batch, self._element)
         return True
 
-    def _collect(self, records: Mapping[int, BatchRecord], base: int, batch: int) -> None:
-        """Remove pages that are of no more use: of what is computed again there is as much as there is input."""
+    def _collect(self, records: Mapping[int, BatchRecord], batch: int, *, before: int) -> None:
+        """Remove the pages of batches before one that neither a batch's state nor a sink is in need of."""
         site = self._recovery.site
         wanted = records[batch].pages()
-        for number in range(base, batch):
-            for name, outputs in records[number].outputs.items():
-                if not self._had(name, number):
+        for record in records.values():
+            for name, outputs in record.outputs.items():
+                if not self._had(name, record.batch):
                     wanted.update(*(output.pages for output in outputs))
-        site.collect(lambda: wanted, before=page_prefix(epoch=site.ledger.epoch, batch=batch))
+        site.collect(lambda: wanted, before=page_prefix(epoch=site.ledger.epoch, batch=before))
 
     def _put_on_record(self, record: BatchRecord, answers: Sequence[Answer]) -> BatchRecord:
         """Let a record say what was computed, and tell if it is not what it had."""
@@ -161,6 +193,16 @@ class RollForward:
         record = replace(record, manifests=manifests, outputs=outputs)
         self._recovery.site.ledger.write(record)
         return record
+
+
+def _unbroken(batches: Sequence[int]) -> list[int]:
+    """Return the batches on record after which none is missing, the newest first.
+
+    >>> _unbroken([3, 6, 7, 8])
+    [8, 7, 6]
+    """
+    newest = batches[-1]
+    return [batch for number, batch in enumerate(reversed(batches)) if batch == newest - number]
 
 
 def _differ(before: Sequence[Output], now: Sequence[Output]) -> bool:

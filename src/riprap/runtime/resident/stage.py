@@ -98,6 +98,8 @@ class ResidentStage:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.busy = False
+        # Until it is where it was; there may be much to compute again.
+        self.restoring = True
 
     def start(self) -> None:
         """Start the tasks, and the batches."""
@@ -155,9 +157,8 @@ class ResidentStage:
             inflow.fix()
         if self._stays:
             self._start_job(self._runner.next)
-        self.busy = True
         self._begin(lambda record: self._compute_again(inflow, record))
-        self.busy = False
+        self.restoring = False
         self._runner.take_up()
         self._runner.catch_up()
         offset = Planned.reached(self._runner.last, inflow.initial())

@@ -5,8 +5,9 @@ A version is there once its manifest is. The newest few stay; then values that n
 
 from __future__ import annotations
 
+import contextlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -56,6 +57,14 @@ class Versions:
         """Return the versions there are, newest first."""
         numbers = (version_of(key) for key in self.store.keys(self.entry))
         return sorted((number for number in numbers if number is not None), reverse=True)
+
+    def by_batch(self) -> dict[int, int]:
+        """Return the newest version of each batch; those whose manifests cannot be used are left out."""
+        found: dict[int, int] = {}
+        for number in reversed(self.numbers()):
+            with contextlib.suppress(CorruptValueError, FormatError):
+                found[self.manifest(number).batch] = number
+        return found
 
     def manifest(self, version: int) -> CheckpointManifest:
         """Return a version's manifest; one that is damaged or missing is an error."""
@@ -127,13 +136,16 @@ class Versions:
 
     def collect(self, keep: int) -> None:
         """Remove the versions beyond the newest ``keep``, and the values that none of the others names."""
-        numbers = self.numbers()
-        going = [manifest_key(number) for number in numbers[keep:]]
+        self.keep_only(self.numbers()[:keep])
+
+    def keep_only(self, kept: Collection[int]) -> None:
+        """Remove all other versions, and the values that none of those that stay names."""
+        going = [manifest_key(number) for number in self.numbers() if number not in kept]
         # Manifests first: one without its values would be taken for damaged.
         self.store.delete(self.entry, going)
         self._at("collecting")
         named: set[str] = set()
-        for number in numbers[:keep]:
+        for number in kept:
             try:
                 named |= self.manifest(number).values.keys()
             except (CorruptValueError, FormatError):
@@ -142,7 +154,7 @@ class Versions:
         self.store.delete(
             self.entry, [k for k in self.store.keys(self.entry) if version_of(k) is None and k not in named]
         )
-        self._manifests = {n: m for n, m in self._manifests.items() if n in numbers[:keep]}
+        self._manifests = {n: m for n, m in self._manifests.items() if n in kept}
 
     def drop(self, version: int) -> None:
         """Remove a version; its values go with the next collection."""
