@@ -36,8 +36,8 @@ class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
     ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
-    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. One that
-    is not complete after ``patience`` seconds is told.
+    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. It is
+    told of one that is not complete after ``patience`` seconds.
     """
 
     element: str

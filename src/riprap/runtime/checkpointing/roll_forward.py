@@ -80,6 +80,8 @@ class RollForward:
         if base == newest:
             return
         began, rows = self._recovery.clock(), 0
+        # Its state may have been brought back.
+        records[base] = self._recovery.site.ledger.get(base)
         # What attempts that came to nothing have left, too: there must be room for what comes.
         self._collect(records, base, before=newest + 2)
         for batch in range(base + 1, newest + 1):
