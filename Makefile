@@ -10,8 +10,10 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 # So many processes run tests, each file in one of them.
 JOBS ?= 2
+# So long is load kept up by make soak.
+MINUTES ?= 10
 
-.PHONY: help setup demo services test test-all lint format bench clean
+.PHONY: help setup demo services test test-all lint format bench soak clean
 
 help:
 	@echo 'make demo    run the demonstration'
@@ -21,6 +23,7 @@ help:
 	@echo 'make lint    check style and types'
 	@echo 'make format  rewrite the code in the project style'
 	@echo 'make bench   run the benchmarks'
+	@echo 'make soak    minutes of load with random crashes (MINUTES=10)'
 	@echo 'make setup   create or update .venv (the other targets do this first)'
 	@echo 'make clean   remove caches and build output; .venv stays'
 
@@ -53,6 +56,10 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/riprap bench $(ARGS)
+
+# Another length, seed or kind of crash: make soak MINUTES=1 ARGS="--seed 7 --hosts"
+soak: $(STAMP)
+	PYTHONPATH=benchmarks $(BIN)/python -m riprap_bench.soak --minutes $(MINUTES) $(ARGS)
 
 clean:
 	rm -rf demo runs bargains build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db artifacts derby.log

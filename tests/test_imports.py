@@ -50,9 +50,11 @@ LAYERS = (
 # The one step from a description to its effect, `Application.run`, imports the runtime when it is called; its options
 # say what a session is. A connector says how it is opened, and imports that when it is.
 DOORS = {
+    Path("graph/connectors/memory.py"): "riprap.adapters",
     Path("graph/connectors/postgres.py"): "riprap.adapters",
     Path("graph/connectors/redis.py"): "riprap.adapters",
     Path("graph/connectors/sqlite.py"): "riprap.adapters",
+    Path("graph/connectors/spark.py"): "riprap.runtime.kafka",
     Path("graph/connectors/tcp.py"): "riprap.adapters",
     Path("application.py"): "riprap.runtime",
     Path("graph/options.py"): "pyspark.sql.SparkSession",

@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'san', 'wafer']
+    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'regions', 'san', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riprap_bench import adapters, bargain, checkpoint, faults, kill, latency, model, operators, san, wafer
+from riprap_bench import (
+    adapters,
+    bargain,
+    checkpoint,
+    faults,
+    kill,
+    latency,
+    model,
+    operators,
+    regions,
+    san,
+    wafer,
+)
 from riprap_bench.measuring import Report
 
 __all__ = ["BENCHMARKS", "Benchmark", "Report"]
@@ -86,6 +98,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             long=True,
             goes_on=True,
             figures=checkpoint.figures,
+        ),
+        Benchmark(
+            name="regions",
+            summary="what consistent regions cost, beside none and beside plain Spark, and how quickly they are back",
+            run=regions.run,
+            table=regions.table,
+            takes=("only", "repetitions", "seconds", "long_seconds"),
+            long=True,
+            goes_on=True,
         ),
         Benchmark(
             name="wafer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,25 @@ _DRAWS = 4000
 _SEED = 1
 
 
-def pair_up(runs: Sequence[Measured]) -> list[tuple[Measured, list[Measured]]]:
+class Compared(Protocol):
+    """A run, protected or not, beside others."""
+
+    @property
+    def policy(self) -> Any: ...
+    @property
+    def answer(self) -> Any: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def cpu(self) -> float: ...
+    @property
+    def busy(self) -> float: ...
+
+
+AnyRun = TypeVar("AnyRun", bound=Compared)
+
+
+def pair_up(runs: Sequence[AnyRun]) -> list[tuple[AnyRun, list[AnyRun]]]:
     """Put each protected run of a round together with the unprotected ones nearest before and after it.
 
     The answers must be the same.
@@ -37,14 +55,14 @@ def pair_up(runs: Sequence[Measured]) -> list[tuple[Measured, list[Measured]]]:
         for other in beside:
             if other.answer != run.answer:
                 raise RunError(
-                    f"with {run.policy} the join puts out {run.answer}, and without it {other.answer}"
+                    f"with {run.policy} the run puts out {run.answer}, and without it {other.answer}"
                 )
         if run.policy is not None:
             pairs.append((run, beside))
     return pairs
 
 
-def against(run: Measured, beside: Sequence[Measured]) -> dict[str, float]:
+def against(run: Compared, beside: Sequence[Compared]) -> dict[str, float]:
     """Compare a protected run with unprotected ones: 1 is as good, less is worse."""
     return {
         "throughput": run.rate / mean(p.rate for p in beside),

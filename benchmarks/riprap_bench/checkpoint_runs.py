@@ -21,6 +21,7 @@ import xxhash
 
 import riprap as rr
 from riprap.errors import RunError
+from riprap.graph.connectors import SinkConnector
 from riprap.protection import Checkpoint
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
@@ -105,7 +106,13 @@ class Measured:
 
 
 def join_app(
-    feed: Feed, *, by: str, window: int, policy: Policy | None, sample: int = SAMPLE
+    feed: Feed,
+    *,
+    by: str,
+    window: int,
+    policy: Policy | None,
+    sample: int = SAMPLE,
+    out: SinkConnector | None = None,
 ) -> rr.Application:
     """Describe the join of S1, of which a window is held, with S2, of which none is."""
     app = rr.Application("checkpoint_bench")
@@ -123,7 +130,7 @@ def join_app(
         protect=policy.build() if policy is not None else None,
     )
     kept = app.functor("Kept", joined, where=f"other % {sample} = 0", select="number, other, text, word")
-    app.sink("Out", kept, rr.memory())
+    app.sink("Out", kept, rr.memory() if out is None else out)
     return app
 
 

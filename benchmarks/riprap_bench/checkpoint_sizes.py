@@ -146,13 +146,13 @@ class Sizes:
 
     def _again(self, folder: Path, size: int, fill: Feed) -> tuple[Feed, int]:
         """Take the files of the fill again, under other names, for as long as a run is to last."""
-        some = _linked(folder, fill, len(fill.files) + 4)
+        some = linked(folder, fill, len(fill.files) + 4)
         app = join_app(some, by="number", window=WINDOW, policy=None, sample=_SAMPLE)
         rate = self.bench.run(app, some, None, warm_up=len(fill.files)).rate
         seconds = self.plan.size_interval * (self.plan.size_intervals + 1)
         batches = max(4, ceil(rate * seconds / fill.rows[0]))
         first = max(1, ceil(rate * self.plan.size_interval / fill.rows[0]))
-        return _linked(folder, fill, len(fill.files) + batches), len(fill.files) + min(first, batches - 2)
+        return linked(folder, fill, len(fill.files) + batches), len(fill.files) + min(first, batches - 2)
 
 
 def keys_of(size: int) -> int:
@@ -203,7 +203,7 @@ def _put(one: Feed, other: Feed) -> Feed:
     return Feed(one.files + other.files, one.rows + other.rows, one.entering + other.entering)
 
 
-def _linked(folder: Path, feed: Feed, batches: int) -> Feed:
+def linked(folder: Path, feed: Feed, batches: int) -> Feed:
     """Return a feed of so many batches: its files, and then the same again as links."""
 
     def names() -> Iterator[Path]:

@@ -128,7 +128,7 @@ class _Killing:
                     )
             run.stop()
             recoveries = run.recoveries()
-        # By the record: who is killed once a batch is handed over, and before it is counted, leaves no line of metrics.
+        # By the record: what is on it has been put out by now, whether or not it was counted.
         ledger = Ledger(str(run.folder / "elements" / _ELEMENT / "ledger"))
         came = ledger.get(ledger.batches()[-1]).sources["Source"][1]
         wrong = difference(first_of(read_answer(self.top / "oracle"), came), read_answer(out))

@@ -97,7 +97,7 @@ def measure(trial: Trial, *, timeout: float = 1800.0, tree: Tree | None = None) 
         try:
             code = child.wait(timeout)
         except BaseException as error:
-            _end(child)
+            end(child)
             if isinstance(error, subprocess.TimeoutExpired):
                 message = f"{trial.variant} was not done after {timeout:.0f} s:\n{_tail(folder)}"
                 raise RunError(message) from error
@@ -121,7 +121,7 @@ def _watch(pid: int, memory: Memory, over: threading.Event) -> None:
             memory.see([root, *root.children(recursive=True)])
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end(child: subprocess.Popen[bytes]) -> None:
     """End a trial and everything it started."""
     try:
         family = psutil.Process(child.pid).children(recursive=True)

@@ -17,6 +17,7 @@ RiprapError
    |- CorruptValueError  a durable store is there, but what it holds under a key is damaged
    |- SealError          state of a user's class does not have the seal it should have, and is not loaded
    |- OwnershipError     a file or folder that must be this user's alone is not
+   |- RegionHaltedError  the run was stopped while a region was halted (in riprap.runtime.supervision.regions)
    `- FormatError        a persisted file has an unknown format or version
       `- DamagedFileError   or it is damaged: empty, cut short, or not what it should hold
 

@@ -89,7 +89,7 @@ def test_more_processor_time_is_a_ratio_below_one() -> None:
 
 def test_another_answer_ends_the_benchmark() -> None:
     other = Answer(matches=3, rows=2, checksum="cd")
-    with pytest.raises(RunError, match="the join puts out"):
+    with pytest.raises(RunError, match="the run puts out"):
         pair_up([measured(1.0), measured(1.0, policy(1), answer=other)])
 
 

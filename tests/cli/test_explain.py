@@ -6,8 +6,11 @@ import json
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Command
 from tests.cli.test_usage import APPLICATION
+
+from riprap.protection import Consistent
 
 OPERATORS = [
     "Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP", "QuoteFilter", "BargainIndex", "Sink",
@@ -27,7 +30,9 @@ def test_text_for_people(riprap: Command) -> None:
 def test_json_for_scripts(riprap: Command) -> None:
     done = riprap("explain", "bargain", "--json")
     told = json.loads(done.out)
-    assert list(told) == ["application", "operators", "passes", "pes", "channels", "spark_plan"]
+    assert list(told) == [
+        "application", "operators", "passes", "pes", "channels", "regions", "autonomous", "guarantees", "spark_plan"
+    ]  # fmt: skip
     assert [operator["name"] for operator in told["operators"]] == OPERATORS
     aggregator = told["operators"][3]
     told_of_each = ["name", "kind", "inputs", "ports", "outputs", "schema", "stateful", "summary", "location"]
@@ -63,3 +68,51 @@ def test_an_own_application_may_import_what_is_beside_it(riprap: Command, tmp_pa
     done = riprap("explain", "app.py:app")
     assert "sliding(7 tuples)" in done.out
     assert "app.py:6" in done.out
+
+
+REGIONS = """
+import riprap as rr
+app = rr.Application("regions")
+trades = app.source("trades", rr.rows([], "k string, v bigint"), protect=rr.consistent(period="2s"))
+slow = app.source("slow", rr.rows([], "k string"))
+both = app.barrier("both", trades, slow, select="trades.k as k, v")
+app.sink("kept", both, rr.memory())
+app.sink("shown", trades, rr.console(), protect=rr.autonomous())
+"""
+EXPLAINED = """
+protect    trades: begins a consistent region, cut every 2 s, survives the loss of a host's memory
+           shown: outside of consistent regions, and what only it reaches
+region     trades: cut every 2 s, survives the loss of a host's memory; starts at trades, ends at kept
+           trades: starts the region: can be read again from where a run stopped
+           both: fed by 'trades'; autonomous streams feed port 1
+           kept: fed by 'both'
+autonomous slow: no region starts at it
+           shown: leaves regions by its protect=
+holds      kept: after the loss of a process or a host's memory: exactly once, of what 'slow' puts out; after the loss
+           of the power: approximately (region 'trades' has durable='host', and need not survive it; results that are
+           not published yet are lost)
+           shown: after the loss of a process: at least once (the newest batch may come again); after the loss of a
+           host's memory: best effort (results that are not published yet are lost; the newest batch may come again);
+           after the loss of the power: approximately (region 'trades' has durable='host', and need not survive it;
+           results that are not published yet are lost; the newest batch may come again)
+"""
+
+
+def test_regions_and_what_holds(riprap: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Consistent, "CARRIED_OUT", True)
+    (tmp_path / "app.py").write_text(REGIONS)
+
+    done = riprap("explain", "app.py:app")
+    told = json.loads(riprap("explain", "app.py:app", "--json").out)
+
+    assert " ".join(EXPLAINED.split()) in " ".join(done.out.split())
+    (region,) = told["regions"]
+    assert (region["name"], region["terms"]["period"]) == ("trades", 2.0)
+    assert region["autonomous_ports"] == {"both": [1]}
+    assert list(region["reasons"]) == region["operators"] == ["trades", "both", "kept"]
+    assert told["autonomous"] == {
+        "slow": "no region starts at it", "shown": "leaves regions by its protect="
+    }  # fmt: skip
+    held = told["guarantees"]["shown"]["process"]
+    assert held["holds"] == "at least once"
+    assert (held["missing"], held["repeated"], held["differing"]) == (False, True, False)

@@ -12,7 +12,8 @@ from tests.cli.conftest import EVENTS, in_process
 
 RUN_KEYS = [
     "application", "run_folder", "output", "outputs", "batches", "tuples_in", "tuples_out", "seconds",
-    "events_per_s", "steady_events_per_s", "interrupted", "take_up", "quarantined", "checkpoints", "operators",
+    "events_per_s", "steady_events_per_s", "interrupted", "take_up", "halted", "quarantined", "checkpoints",
+    "operators",
 ]  # fmt: skip
 NOISE = ("WARN", "log4j", "incubator", "Traceback")
 

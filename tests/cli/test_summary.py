@@ -14,7 +14,7 @@ import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.followed_run import LiveLine, rows_in
 from riprap.cli.screen import Screen
-from riprap.cli.summary import Tally, summarise
+from riprap.cli.summary import Tally, print_summary, summarise
 
 
 def copying(sink: object = None) -> rr.Graph:
@@ -85,6 +85,28 @@ def test_without_a_terminal_a_line_now_and_then(
         "copying: 2,500/4,000 events  1,000 events/s  batch 2  latency 0.25 s",
         "copying: 4,600/4,000 events  1,000 events/s  batch 4  latency 0.25 s",
     ]
+
+
+def test_a_region_that_is_halted_is_told_once_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with LiveLine(Screen(), "copying", None, "runs/copying/5") as line:
+        for seconds in (2.5, 5.0, 7.5):
+            line.show(replace(progress(2.5), seconds=seconds), ["source"] if seconds > 4 else [])
+    before, after = capsys.readouterr().err.splitlines()
+    assert after == f"{before}  region 'source' is halted: riprap reset runs/copying/5 source"
+
+
+def test_the_summary_names_the_regions_that_were_halted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    halted = {"source": "it broke"}
+    summary = summarise(copying(), tmp_path, tally([]), seconds=1.0, interrupted=False, halted=halted)
+    assert summary.to_json()["halted"] == halted
+    print_summary(summary, Screen())
+    assert "region 'source' is halted: it broke" in capsys.readouterr().out
+    assert summarise(copying(), tmp_path, tally([]), seconds=1.0, interrupted=False).to_json()["halted"] == {}
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

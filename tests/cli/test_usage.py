@@ -31,7 +31,7 @@ def test_help_shows_the_commands_and_examples(riprap: Command) -> None:
         assert word in done.out
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "stop", "kill", "explain", "bench"])
+@pytest.mark.parametrize("command", ["demo", "run", "stop", "reset", "kill", "explain", "bench"])
 def test_every_command_has_help_with_examples(riprap: Command, command: str) -> None:
     done = riprap(command, "--help")
     assert done.code == 0
@@ -202,6 +202,7 @@ def test_no_colours_without_a_terminal(riprap: Command) -> None:
         (["fly"], "UsageError", "invalid choice: 'fly'"),
         (["kill", "nowhere"], "UsageError", "nowhere is not the folder of a supervised run"),
         (["stop", "nowhere"], "UsageError", "nowhere is not the folder of a supervised run"),
+        (["reset", "nowhere", "r"], "UsageError", "nowhere is not the folder of a supervised run"),
         (["state", "list", "nowhere"], "UsageError", "nowhere"),
     ],
 )

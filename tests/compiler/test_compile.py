@@ -219,6 +219,11 @@ def test_explain_says_what_every_pass_decided() -> None:
         ("prune", "feed: k, v; leaves out j, at"),
         ("prune", "wide: k, v; leaves out j"),
         ("prune", "sums: k, total"),
+        (
+            "holds",
+            "out0: after the loss of a process: exactly once; after the loss of a host's memory or the power: "
+            "approximately (results that are not published yet are lost; the state of 'sums' starts afresh)",
+        ),
         ("run", "a Spark job whose 2 tasks stay"),
     ]
 

@@ -11,12 +11,13 @@ from tests.drawing.shapes import GRAPHS, Shape, bargain, edges_of, every_graph
 
 from riprap.application import Application
 from riprap.apps.bargain import bargain as bargain_discovery
-from riprap.drawing import draw_svg
+from riprap.drawing import draw_svg, draw_text
 from riprap.drawing.canvas import Wire, route
 from riprap.drawing.layout import crossings, lay_out
 from riprap.drawing.scene import compose
 from riprap.graph import Graph
 from riprap.graph.connectors import files, memory, parquet, rows
+from riprap.protection import autonomous, consistent
 from riprap.windows import sliding
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -92,6 +93,58 @@ def test_svg_says_what_an_aggregate_computes_as_it_was_written() -> None:
 
     assert app.graph()["counts"].summary() == f"{select} by k, sliding(5 tuples), every 1 tuples"
     assert "count(distinct x) as kinds," in [text.text for text in xml.fromstring(drawing).iter(f"{SVG}text")]
+
+
+def regional() -> Graph:
+    """Describe two regions, and a loop in the second."""
+    app = Application("regional")
+    a = app.source("a", rows([], "k bigint"), protect=consistent(period="1s"))
+    left = app.functor("left", a, select="k", protect=autonomous())
+    app.sink("out", app.functor("right", a, select="k"), memory())
+    app.sink("shown", left, memory(), protect=consistent(period="1s"))
+    return app.graph()
+
+
+def test_regions_have_a_colour_behind_their_boxes_and_lines() -> None:
+    groups = list(xml.fromstring(draw_svg(regional())).iter(f"{SVG}g"))
+    boxes = {g.get("data-name"): g for g in groups if g.get("class") == "operator"}
+    regions = {g.get("data-name"): g for g in groups if g.get("class") == "region"}
+
+    assert {name: len(g.findall(f"{SVG}rect")) for name, g in regions.items()} == {"a": 3, "shown": 1}
+    assert {name: len(g.findall(f"{SVG}path")) for name, g in regions.items()} == {"a": 2, "shown": 0}
+    fills = {name: g.get("fill") for name, g in regions.items()}
+    assert len(set(fills.values())) == 2
+    starting = {
+        name: text.get("fill")
+        for name, g in boxes.items()
+        for text in g.findall(f"{SVG}text")
+        if text.text == "region starts here"
+    }
+    assert starting == fills
+    # Each is behind a box of its own, and is around that.
+    around = regions["shown"].find(f"{SVG}rect")
+    box = boxes["shown"].find(f"{SVG}rect")
+    assert around is not None
+    assert box is not None
+    assert float(around.get("x", 0)) < float(box.get("x", 0))
+    assert float(around.get("width", 0)) > float(box.get("width", 0))
+    legend = next(g for g in groups if g.get("class") == "legend")
+    assert {"region a", "region shown"} <= {text.text for text in legend.findall(f"{SVG}text")}
+
+
+def test_text_drawings_name_the_region_in_each_box() -> None:
+    drawn = draw_text(regional())
+    assert drawn.count("region a ") == 3
+    assert drawn.count("region shown ") == 1
+    assert drawn.splitlines()[-1] == "region: what it is in, by where that starts."
+    listed = draw_text(regional(), width=20).splitlines()
+    assert [line.split("~")[-1].split()[0] for line in listed if "~" in line] == [
+        "1",
+        "1",
+        "1",
+        "5",
+        "region",
+    ]
 
 
 def test_processing_elements_are_framed() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import riprap as rr
 from riprap.errors import NotYetError, RiprapError
@@ -252,7 +255,7 @@ def test_why_an_operator_is_in_a_region() -> None:
         steered = app.custom(
             "steered",
             Follows,
-            app.source("a", rr.from_tcp("localhost:9", schema=SCHEMA), protect=start()),
+            app.source("a", rr.from_tcp("h", 9, format="csv", schema=SCHEMA), protect=start()),
             schema=SCHEMA,
             control=straight(app, "told", app.source("b", rows(), protect=start())),
         )
@@ -285,6 +288,94 @@ def test_of_merged_regions_the_stricter_terms_hold() -> None:
         max_consecutive_reset_attempts=2,
         durable="power",
     )
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator of a random graph: the operators on each port, the one on its control port, and its policy."""
+
+    ports: tuple[tuple[int, ...], ...]
+    control: int | None
+    protect: Literal["", "start", "out"]
+
+    @property
+    def fed_by(self) -> set[int]:
+        return {n for port in self.all_ports for n in port}
+
+    @property
+    def all_ports(self) -> tuple[tuple[int, ...], ...]:
+        return (*self.ports, *(((self.control,),) if self.control is not None else ()))
+
+
+@st.composite
+def random_graphs(draw: st.DrawFn) -> list[Node]:
+    size = draw(st.integers(2, 9))
+    nodes = []
+    for number in range(size):
+        ports: list[tuple[int, ...]] = []
+        if number and draw(st.booleans()):
+            before = st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True)
+            ports = [tuple(port) for port in draw(st.lists(before, min_size=1, max_size=2))]
+        steered = bool(ports) and draw(st.integers(0, 3)) == 0
+        control = draw(st.integers(0, size - 1)) if steered else None
+        nodes.append(Node(tuple(ports), control, draw(st.sampled_from(["", "", "", "start", "out"]))))
+    return nodes
+
+
+def made_of(nodes: list[Node]) -> rr.Application:
+    app, streams, loops = rr.Application("random"), [], {}
+    policies = {"": None, "start": start(), "out": OUT}
+    for number, node in enumerate(nodes):
+        name, protect = f"n{number}", policies[node.protect]
+        if not node.ports:
+            streams.append(app.source(name, rows(), protect=protect))
+            continue
+        loop = app.loop(f"loop{number}", SCHEMA) if node.control is not None else None
+        ports = [[streams[n] for n in port] for port in node.ports]
+        streams.append(app.custom(name, Follows, *ports, schema=SCHEMA, control=loop, protect=protect))
+        if loop is not None:
+            loops[number] = loop
+    for number, loop in loops.items():
+        app.close(loop, streams[nodes[number].control or 0])
+    for number, stream in enumerate(streams):
+        app.sink(f"out{number}", stream, rr.memory())
+    return app
+
+
+@given(random_graphs())
+@settings(max_examples=300, deadline=None)
+def test_regions_are_what_starts_reach(nodes: list[Node]) -> None:
+    inside = {n for n, node in enumerate(nodes) if node.protect == "start"}
+    while True:
+        more = {n for n, node in enumerate(nodes) if node.protect == "" and node.fed_by & inside} - inside
+        if not more:
+            break
+        inside |= more
+    # Those with a path between them, whichever way it leads, are one.
+    region = {n: n for n in inside}
+    for _ in nodes:
+        for n in inside:
+            for other in nodes[n].fed_by & inside:
+                region[n] = region[other] = min(region[n], region[other])
+    mixed = [n for n in inside for port in nodes[n].all_ports if 0 < len(inside & set(port)) < len(set(port))]
+    app = made_of(nodes)
+
+    if mixed:
+        with pytest.raises(rr.GraphError, match="A port is fed by one kind"):
+            app.graph()
+        return
+    graph = app.graph()
+    found = {name: region.name for region in regions_of(graph) for name in region.operators}
+    wanted = {f"n{n}": own for n, own in region.items()} | {f"out{n}": own for n, own in region.items()}
+
+    assert found.keys() == wanted.keys()
+    for one, other in combinations(wanted, 2):
+        assert (found[one] == found[other]) == (wanted[one] == wanted[other])
+    assert why_autonomous(graph).keys() == {o.name for o in graph} - wanted.keys()
+    for name in wanted:
+        reached = set(graph.reached_from(name))
+        assert name in reached
+        assert reached <= {other for other in found if found[other] == found[name]}
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from riprap.state.pages import page_root
 
 BATCH = 4_000
 ROLL = 500  # rows: a file gathers two batches or so
-DRIVER_STEPS = ["gathered", "recorded", "published", "collected"]
+DRIVER_STEPS = ["gathered", "recorded", "published", "counted", "collected"]
 CLUSTER = "local-cluster[2,1,1024]"
 
 Parts = dict[tuple[int, int], pa.Table]
@@ -117,6 +117,11 @@ def test_a_killed_driver_is_taken_up(
     assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["started", "resumed", "ended"]
     computed = [m["batch"] for m in lines_of(folder / "metrics.jsonl") if not m["repeated"]]
     assert len(set(computed)) == len(computed), "a batch on record is not computed again"
+    batches = [m["batch"] for m in lines_of(folder / "metrics.jsonl")]
+    assert sorted(set(batches)) == list(range(EVENTS // BATCH)), "every batch has a line"
+    assert batches.count(2) == (2 if step == "counted" else 1)
+    newest = lines_of(folder / "metrics.jsonl")[-1]
+    assert newest["total"] == {"in": EVENTS, "out": dict.fromkeys(("Sink", "Second"), len(feed.bargains))}
     assert not page_folder(folder).exists()
 
 

@@ -1,6 +1,7 @@
 """What is compiled ahead is what is called, and the run says that it takes time."""
 
 import queue
+import threading
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,27 @@ def test_a_run_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
         f"{code_folder()}"
     )
     assert (done["event"], done["functions"], done["seconds"] > 0) == ("compiled", 3, True)
+
+
+def test_a_run_that_is_over_and_gone_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    failed: list[object] = []
+
+    def gone(kind: str, **details: Any) -> None:
+        asked.append(kind)
+        if kind == "compiled":
+            raise FileNotFoundError("the run's folder")
+
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    monkeypatch.setattr(precompilation, "uncompiled", lambda: 3)
+    before = set(threading.enumerate())
+
+    Precompilation().tell(gone)
+
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert asked == ["compiling", "compiled"]
+    assert not failed
 
 
 def test_a_run_says_that_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

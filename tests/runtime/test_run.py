@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.runtime.harness import EVENTS, Feed, lines_of, on_record, page_folder, wait_until
+from tests.runtime.harness import EVENTS, Feed, bargain_twice, lines_of, on_record, page_folder, wait_until
 
 import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.resident.stage import ResidentStage
 
 NUMBERS = pa.table({"k": [i % 5 for i in range(600)], "n": list(range(600))})
 
@@ -146,9 +148,20 @@ def test_waiting_and_progress(spark: SparkSession, feed: Feed, runs: Path) -> No
 
 
 def test_stopping_finishes_the_batch_at_hand(
-    spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path
+    spark: SparkSession, feed: Feed, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = bargain(feed.folder, rr.parquet(tmp_path / "out")).run(spark=spark, runs=runs, batch_rows=1_000)
+    halting, stop = threading.Event(), ResidentStage.stop
+
+    def told_to_stop(stage: ResidentStage) -> None:
+        stage._over.set()
+        halting.set()
+        stop(stage)
+
+    # A sink that is behind, and so holds the batches up, until the run is stopped: that does not wait for it.
+    monkeypatch.setattr(ResidentStage, "stop", told_to_stop)
+    behind = rr.callback(lambda batch, table: wait_until(halting.is_set))
+    app = bargain_twice(feed.folder, rr.parquet(tmp_path / "out"), behind)
+    run = app.run(spark=spark, runs=runs, batch_rows=1_000)
     wait_until(lambda: on_record(run.folder) >= 1 or not run.running)
     run.stop()
     assert not run.running

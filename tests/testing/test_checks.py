@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.edges import rigs
 from tests.edges.sink_rigs import PostgresRig, RedisRig
@@ -20,9 +22,12 @@ from tests.services.postgres import Postgres
 from tests.services.redis import Redis
 
 import riprap as rr
+from riprap.faults import Corruption, Duplication, FaultModel, Lateness, Loss, Reordering
+from riprap.graph.faults import Exposed
 from riprap.protection import Aftermath, OperatorOutage, Protectable, Saving
 from riprap.testing import (
     BrokenPromise,
+    check_fault_model,
     check_operator,
     check_policy,
     check_sink,
@@ -424,6 +429,112 @@ def test_a_broken_policy() -> None:
     check_policy(names["Journal"]())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Raised(FaultModel):
+    """A model that makes numbers greater, to be broken."""
+
+    column: str = "v"
+    does: str = "raise"
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def apply(self, tuples: Exposed) -> Exposed:
+        count = len(tuples.hit)
+        match self.does:
+            case "shallow":
+                return tuples.repeat(np.ones(count, np.int64))
+            case "all":
+                return tuples.keep(tuples.position % 9 != 0)
+            case "other":
+                tuples = tuples.change("w", lambda values: pc.add(values, 1))
+            case "own":
+                return tuples.keep(~tuples.hit | (np.random.default_rng().random(count) < 0.5))
+            case "seed":
+                return tuples.keep(~tuples.hit | (tuples.chance() < 0.5))
+            case "second":
+                return tuples.keep(~tuples.hit | (np.arange(count) % 2 == 0))
+            case "value":
+                return tuples.keep(~tuples.hit | (np.asarray(tuples.columns["v"]) < 5))
+        return tuples.change(self.column, lambda values: pc.add(values, 1))
+
+    def describe(self, where: str) -> str:
+        return "" if self.does == "silent" else f"raises {self.column} {where}"
+
+
+class Listed(Raised):
+    """One whose fields no campaign file can give."""
+
+    @classmethod
+    def from_entries(cls, entries: Any, find: Any) -> Any:
+        return cls()
+
+
+VALUES = pa.table({"v": [n * 7 % 11 for n in range(40)], "w": [n * 5 % 7 for n in range(40)]})
+
+
+def test_a_broken_fault_model() -> None:
+    def check(does: str, kind: type[Raised] = Raised) -> dict[str, str]:
+        return broken(lambda: check_fault_model(kind(does=does), VALUES))
+
+    assert len(check_fault_model(Raised(), VALUES)) == 9
+    ((words, how),) = check("shallow").items()
+    assert words.startswith("it does what a model may")
+    assert "must say deep = True" in how
+    every = check("all")
+    assert "row 0: got {'checked_at': 1, " in every["tuples that are not hit it leaves alone"]
+    (other,) = check("other").values()
+    assert other == "w of tuple 0 became 1; changes is ('v',)"
+    assert "the same seed does the same again, and in another process" in check("own")
+    assert [*check("seed")] == ["it does not say that it is drawn, and so does the same with every seed"]
+    (second,) = check("second").items()
+    assert second[0] == "what becomes of a tuple does not depend on those around it"
+    assert "in batches of 7" in second[1]
+    (value,) = check("value").items()
+    assert value[0] == "columns that nobody reads may be missing"
+    assert [*check("silent")] == ["it describes itself in a line"]
+    (listed,) = check("plain", Listed).values()
+    assert "the model of entries {'column': 'v', 'does': 'plain'}" in listed
+
+
+def test_a_table_without_what_a_model_changes_is_refused() -> None:
+    for model, table, said in (
+        (Raised(column="x"), VALUES, "there is no column 'x'"),
+        (Raised(), VALUES.slice(0, 11), "12 rows or more, got 11"),
+        (Corruption(columns=("l",)), pa.table({"l": [[1]] * 20}), "no bits of l, which is list"),
+    ):
+        with pytest.raises(rr.GraphError, match=said):
+            check_fault_model(model, table)
+
+
+def test_our_own_fault_models_keep_their_promises() -> None:
+    names: dict[str, Any] = {}
+    exec(code_of("extending.md", "class Spikes"), names)
+    for model in (
+        Loss(),
+        Loss(keep=0.5),
+        Duplication(copies=2),
+        Lateness(distance=3),
+        Reordering(distance=4),
+        Corruption(columns=("v",)),
+        Corruption(columns=("v", "w"), change=pc.negate),
+        names["Spikes"](column="v"),
+        names["Spikes"](column="v", share=0.4),
+    ):
+        check_fault_model(model)
+    # Of all kinds of values a bit can flip.
+    kinds = pa.table(
+        {
+            "text": [f"row {n}" for n in range(20)],
+            "flag": [n % 3 == 0 for n in range(20)],
+            "at": pa.array(range(20), pa.timestamp("us", tz="UTC")),
+            "none": pa.array([None, 1] * 10, pa.int64()),
+        }
+    )
+    check_fault_model(Corruption(columns=("text", "flag", "at", "none")), kinds)
+
+
 def test_our_own_sinks_keep_their_promises(tmp_path: Path, postgres: Postgres, redis: Redis) -> None:
     check_sink(rr.to_sqlite(tmp_path / "out.db", "out"))
     check_sink(rr.to_postgres(PostgresRig(postgres.database()).url, "out"))
@@ -464,8 +575,9 @@ def test_what_cannot_be_checked_is_named() -> None:
         (check_sink, rr.parquet("out")),
         (check_source, rr.rate(1)),
         (check_policy, "often"),
+        (check_fault_model, "loss"),
     ):
         with pytest.raises(
-            rr.GraphError, match=rf"{check.__name__}\(...\) takes a \w+ that derives from rr\.\w+, got "
+            rr.GraphError, match=rf"{check.__name__}\(...\) takes a \w+ that derives from r\w+\.[\w.]+, got "
         ):
             check(thing)  # type: ignore[operator]

@@ -18,9 +18,12 @@ import pyarrow as pa
 import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.apps.logwatch import logwatch
+from riprap.apps.lois import lois
+from riprap.apps.lois_feed import BLOCK_SCHEMA
 from riprap.apps.market_real import read_real
 from riprap.apps.market_schema import FEED_SCHEMA
 from riprap.apps.syslog import END_OF_LOG, oldest_first
+from riprap.apps.vwap import vwap
 from riprap.apps.wafer import wafer
 from riprap.apps.wafer_feed import WAFER_SCHEMA
 from riprap.apps.wafer_secom import read_secom
@@ -44,6 +47,8 @@ class _Columns:
 
 
 _EVENTS = _Columns(("seq", "ticker", "kind", "price", "size"), FEED_SCHEMA, "docs/market-feed.md")
+_TRADES = _Columns(("seq", "time", "ticker", "kind", "price", "size"), FEED_SCHEMA, "docs/market-feed.md")
+_BLOCKS = _Columns(tuple(BLOCK_SCHEMA.names), BLOCK_SCHEMA, "docs/lois.md")
 _WAFERS = _Columns(("wafer", "lot", "product", "sensors", "measured"), WAFER_SCHEMA, "docs/wafer-yield.md")
 
 
@@ -90,6 +95,16 @@ def market_feed(path: str, rate: float | None = None) -> SourceConnector:
     return _made_or_real(path, rate, _EVENTS, read_real)
 
 
+def timed_market_feed(path: str, rate: float | None = None) -> SourceConnector:
+    """Open one whose events have a time."""
+    return _made_or_real(path, rate, _TRADES, read_real)
+
+
+def block_feed(path: str, rate: float | None = None) -> SourceConnector:
+    """Open a feed of blocks of samples: a Parquet file, folder or pattern."""
+    return _parquet(path, rate, _BLOCKS)
+
+
 def wafer_feed(path: str, rate: float | None = None) -> SourceConnector:
     """Open a feed of wafers: a Parquet file, folder or pattern, or SECOM's real ones (.csv, .csv.gz)."""
     return _made_or_real(path, rate, _WAFERS, read_secom)
@@ -100,6 +115,10 @@ def _made_or_real(
 ) -> SourceConnector:
     if path.endswith((".csv", ".csv.gz")):
         return rr.rows(_real(Path(path), columns, read), rate=rate)
+    return _parquet(path, rate, columns)
+
+
+def _parquet(path: str, rate: float | None, columns: _Columns) -> SourceConnector:
     feed = rr.files(path, format="parquet", rate=rate)
     _check_columns(path, feed.schema, columns)
     return feed
@@ -164,6 +183,8 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
         return kind in (pa.string(), pa.large_string(), pa.string_view())
     if pa.types.is_floating(wanted):
         return kind in (pa.float32(), pa.float64())
+    if pa.types.is_timestamp(wanted):
+        return bool(pa.types.is_timestamp(kind))
     return bool(pa.types.is_signed_integer(kind))
 
 
@@ -216,5 +237,23 @@ CATALOGUE: Mapping[str, BuiltIn] = {
         empty_feed=lambda: rr.rows(WAFER_SCHEMA.empty_table()),
         build=_wafer,
         settings={"checkpoint": Parameter(default="none"), "restart": Parameter(default="live")},
+    ),
+    "vwap": BuiltIn(
+        summary="keep the average price of each stock over its newest trades, weighted by volume",
+        feed="Parquet files, or real events (.csv, .csv.gz)",
+        default_out="averages",
+        open_feed=timed_market_feed,
+        empty_feed=lambda: rr.rows(FEED_SCHEMA.empty_table()),
+        build=vwap,
+        settings={"window": Parameter(default="5m")},
+    ),
+    "lois": BuiltIn(
+        summary="find waves in what antennas for radio astronomy receive, and where they come from",
+        feed="Parquet files",
+        default_out="signals",
+        open_feed=block_feed,
+        empty_feed=lambda: rr.rows(BLOCK_SCHEMA.empty_table()),
+        build=lois,
+        settings={"factor": Parameter(default="2", read=float), "blocks": Parameter(default="64", read=int)},
     ),
 }

@@ -26,6 +26,7 @@ from riprap.cli import (
     operators,
     profile,
     report,
+    reset,
     run,
     state,
     stop,
@@ -44,6 +45,7 @@ examples:
   riprap run bargain --feed market/ --out bargains/  the same application on a feed of your own
   riprap run app.py:app                              an application of your own, written in app.py
   riprap stop latest                                 stop a run, to be taken up again
+  riprap reset latest REGION                         bring back a region of a run that is halted
   riprap kill latest PE                              crash a part of a run, and see it come back
   riprap state list latest                           the checkpoints of the newest run
   riprap inject bargain --quick                      which of its operators are critical, by injected faults
@@ -125,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         "demo": demo,
         "run": run,
         "stop": stop,
+        "reset": reset,
         "kill": kill,
         "state": state,
         "inject": inject,

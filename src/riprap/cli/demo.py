@@ -29,6 +29,8 @@ examples:
   riprap demo --app logwatch                   attacks in the log of a server
   riprap demo --app wordcount --events 50      the words of 50 mails
   riprap demo --app wafer                      a model that learns to predict the yield of wafers
+  riprap demo --app vwap                       average prices of stocks, weighted by volume
+  riprap demo --app lois                       waves in the noise of radio antennas
   riprap demo --events 200000 --out /tmp/demo
 """
 

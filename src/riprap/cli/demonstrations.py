@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from riprap.apps import made_log
 
@@ -15,6 +16,8 @@ _BARGAINS = 10
 _ALERTS = 20
 _WORDS = 20
 _LOTS = 20
+_TICKERS = 10
+_SIGNALS = 20
 
 
 class MakeInput(Protocol):
@@ -69,6 +72,21 @@ def newest_lots(lots: pa.Table) -> pa.Table:
     return lots.sort_by([("lot", "descending")]).slice(0, _LOTS)
 
 
+def busiest_tickers(averages: pa.Table) -> pa.Table:
+    """Pick the last row of each ticker, and of these the ones with the most volume."""
+    newest = averages.group_by("ticker").aggregate([("seq", "max")])["seq_max"]
+    rows = averages.filter(pc.is_in(averages["seq"], value_set=newest.combine_chunks()))
+    return rows.sort_by([("volume", "descending"), ("ticker", "ascending")]).slice(0, _TICKERS)
+
+
+def strongest_signals(signals: pa.Table) -> pa.Table:
+    """Pick the strongest row of each moment, and of these the strongest."""
+    by_power = [("power", "descending"), ("block", "ascending"), ("band", "ascending")]
+    strongest = signals.group_by("time").aggregate([("power", "max")])["power_max"]
+    rows = signals.filter(pc.is_in(signals["power"], value_set=strongest.combine_chunks()))
+    return rows.sort_by(by_power).slice(0, _SIGNALS)
+
+
 def _make_market(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
     from riprap.apps.market import write_feed
 
@@ -90,6 +108,12 @@ def _make_wafers(folder: Path, amount: int, *, seed: int, progress: Callable[[in
     from riprap.apps.wafer_feed import write_wafers
 
     write_wafers(folder, amount, seed=seed, progress=progress)
+
+
+def _make_blocks(folder: Path, amount: int, *, seed: int, progress: Callable[[int], None]) -> None:
+    from riprap.apps.lois_feed import write_blocks
+
+    write_blocks(folder, amount, seed=seed, progress=progress)
 
 
 DEMONSTRATIONS: Mapping[str, Demonstration] = {
@@ -143,5 +167,45 @@ DEMONSTRATIONS: Mapping[str, Demonstration] = {
             "error": ".2f",
         },
         run_options=" --rate 300",
+    ),
+    "vwap": Demonstration(
+        title="VWAP",
+        unit="events",
+        amount=2_000_000,
+        make_feed=_make_market,
+        pick=busiest_tickers,
+        result="averages",
+        heading="The {count} busiest tickers: averages over their last five minutes",
+        formats={
+            "ticker": "",
+            "price": ",.2f",
+            "vwap": ",.4f",
+            "low": ",.2f",
+            "high": ",.2f",
+            "volume": ",d",
+            "trades": ",d",
+        },
+        run_options=" --set window=1m",
+    ),
+    "lois": Demonstration(
+        title="LOIS",
+        unit="blocks",
+        amount=8_192,
+        make_feed=_make_blocks,
+        pick=strongest_signals,
+        result="signals",
+        heading="The {count} strongest signals, one a moment",
+        formats={
+            "time": "%H:%M:%S.%f",
+            "antenna": ",d",
+            "band": ",d",
+            "power": ",.0f",
+            "usual": ",.0f",
+            "turning": ".2f",
+            "x": ".2f",
+            "y": ".2f",
+            "z": ".2f",
+        },
+        run_options=" --rate 512",
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ from riprap.compiler import Layout, compile_graph
 from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
 from riprap.graph.graph import Graph
+from riprap.graph.guarantees import guarantees
 from riprap.graph.operator import Operator
+from riprap.graph.regions import regions_of, why_autonomous
 from riprap.operators.channel import Inlet, Outlet
 
 if TYPE_CHECKING:
@@ -99,6 +102,12 @@ def as_json(layout: Layout, spark: str | None) -> dict[str, Any]:
             {"stream": c.stream, "from": c.writer, "to": list(c.readers), "key": list(c.key or ())}
             for c in layout.channels
         ],
+        "regions": [dataclasses.asdict(region) for region in regions_of(graph)],
+        "autonomous": why_autonomous(graph),
+        "guarantees": {
+            sink: {loss: {"holds": g.word, **dataclasses.asdict(g)} for loss, g in held.items()}
+            for sink, held in guarantees(graph).items()
+        },
         "spark_plan": spark,
     }
 

@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -80,6 +80,7 @@ def follow(
         seconds=seconds,
         interrupted=interrupted,
         take_up=None if home.ended else take_up(screen.command, run.folder),
+        halted=run.halted,
     )
 
 
@@ -138,13 +139,13 @@ def _watch(
     end = math.inf if at_most is None else at_most + _FIRST_BATCH_SECONDS
     with (
         CtrlC(screen) as asked,
-        LiveLine(screen, run.graph.name, total) as line,
+        LiveLine(screen, run.graph.name, total, shown(run.folder)) as line,
         _pointing_to(run.folder, screen),
     ):
         notices.show()
         progress = run.progress()
         before = progress.batches
-        while not (asked.stop or progress.seconds >= end or run.wait(timeout=_REFRESH_SECONDS)):
+        while not (asked.stop or progress.seconds >= end or _is_over(run, _REFRESH_SECONDS)):
             first, progress = progress.batches == before, run.progress()
             if first and progress.batches > before and at_most is not None:
                 end = progress.seconds + at_most
@@ -152,14 +153,31 @@ def _watch(
                 line.hide()
                 asked.look()
             else:
-                line.show(progress)
+                line.show(progress, run.halted)
             notices.show()
             tally.take()
         seconds = run.progress().seconds
         if asked.stop or progress.seconds >= end:
-            run.stop(resume=asked.stop == "resume")
+            _stop(run, resume=asked.stop == "resume")
         notices.show()
         return seconds, asked.stop is not None
+
+
+def _is_over(run: Supervised, timeout: float) -> bool:
+    """Wait for the end of a run; that regions of it are halted is for the summary to say."""
+    from riprap.runtime.supervision import RegionHaltedError
+
+    try:
+        return run.wait(timeout=timeout)
+    except RegionHaltedError:
+        return True
+
+
+def _stop(run: Supervised, *, resume: bool) -> None:
+    from riprap.runtime.supervision import RegionHaltedError
+
+    with contextlib.suppress(RegionHaltedError):
+        run.stop(resume=resume)
 
 
 @contextlib.contextmanager
@@ -228,8 +246,13 @@ def _notice(event: Mapping[str, Any]) -> str | None:
         case {"event": "waiting" | "warning" | "compiling", "message": message}:
             what = event.get("what", event.get("element"))
             return f"{what}: {message}" if what else str(message)
-        case {"event": "state lost" | "records lost" | "seal refused" | "slots short", "message": message}:
+        case {
+            "event": "state lost" | "records lost" | "results differ" | "seal refused" | "slots short",
+            "message": message,
+        }:
             return str(message)
+        case {"event": "computed again", "element": element, "batches": n, "tuples": rows, "seconds": s}:
+            return f"'{element}' has computed {n:,} batches again, {rows:,} tuples in {s:.1f} s"
         case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
             less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]
             left_out = f" ({' and '.join(less)} left out)" if less else ""
@@ -252,9 +275,10 @@ def _notice(event: Mapping[str, Any]) -> str | None:
 class LiveLine:
     """How a run goes, in one line: a moving one on a terminal, elsewhere a new one now and then."""
 
-    def __init__(self, screen: Screen, name: str, total: int | None) -> None:
+    def __init__(self, screen: Screen, name: str, total: int | None, reset: str = "RUN") -> None:
         self._screen = screen
         self._name = name
+        self._reset = reset
         self._total = total
         self._next_line = _LINE_SECONDS
         self._last = ""
@@ -278,22 +302,22 @@ class LiveLine:
         """Leave the terminal to what is typed, until there is something to show again."""
         self._bars.stop()
 
-    def show(self, progress: RunProgress) -> None:
-        """Show how far the run has come."""
+    def show(self, progress: RunProgress, halted: Iterable[str] = ()) -> None:
+        """Show how far the run has come, and which of its regions are halted."""
+        words = "  ".join((*self._facts(progress), *map(self._halted, halted)))
         if self._screen.live:
             self._bars.start()
             if progress.batches:
-                self._bars.update(self._task, completed=progress.tuples_in, told=self._words(progress))
+                self._bars.update(self._task, completed=progress.tuples_in, told=words)
         elif progress.batches and progress.seconds >= self._next_line:
             self._next_line = progress.seconds + _LINE_SECONDS
-            words = self._words(progress)
             # A run that waits for input has nothing to add.
             if words != self._last:
                 self._last = words
                 self._screen.note(f"{self._name}: {words}")
 
-    def _words(self, progress: RunProgress) -> str:
-        return "  ".join(self._facts(progress))
+    def _halted(self, region: str) -> str:
+        return f"region '{region}' is halted: riprap reset {self._reset} {region}"
 
     def _facts(self, progress: RunProgress) -> Iterator[str]:
         of = f"/{self._total:,}" if self._total is not None else ""

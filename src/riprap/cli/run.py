@@ -22,6 +22,7 @@ from riprap.durations import seconds
 from riprap.graph.options import RunOptions
 
 SUMMARY = "run an application"
+_FAILED = 1
 EXAMPLES = """\
 examples:
   riprap run bargain --feed market/ --out bargains/            a folder of Parquet files
@@ -162,4 +163,6 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.print_json(summary.to_json())
     else:
         print_summary(summary, screen)
+    if summary.halted:
+        return _FAILED
     return 130 if summary.interrupted else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from rich.table import Table
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.graph.connectors import FileSink
 from riprap.graph.graph import Graph
+from riprap.graph.guarantees import Guarantee, guarantees
 from riprap.operators.sink import Sink
+from riprap.protection import LOSSES, Losable
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.rolled_lines import Following
 
@@ -31,17 +34,21 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSummary:
-    """Where a sink's tuples went: ``path`` is None where they did not go to files."""
+    """Where a sink's tuples went, and in a word what holds of them after each loss.
+
+    ``path`` is None where they did not go to files.
+    """
 
     path: str | None
     format: str | None
     tuples: int
+    holds: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A run as a whole. ``steady`` is the rate from the second batch on, None for a single batch; ``take_up`` is the
-    command that takes it up again, None once it has ended."""
+    command that takes it up again, None once it has ended; ``halted`` are the regions that were, with the cause."""
 
     application: str
     run_folder: Path
@@ -55,6 +62,7 @@ class Summary:
     take_up: str | None = None
     quarantined: Mapping[str, int] = field(default_factory=dict)
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    halted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tuples_out(self) -> int:
@@ -80,6 +88,7 @@ class Summary:
             "steady_events_per_s": self.steady,
             "interrupted": self.interrupted,
             "take_up": self.take_up,
+            "halted": dict(self.halted),
             "quarantined": dict(self.quarantined),
             "checkpoints": {name: dict(status) for name, status in self.checkpoints.items()},
             "operators": {
@@ -145,10 +154,15 @@ def summarise(
     seconds: float,
     interrupted: bool,
     take_up: str | None = None,
+    halted: Mapping[str, str] | None = None,
 ) -> Summary:
     """Sum up the batches of a run that took so many seconds."""
     operators = {operator.name: tally.operators.get(operator.name, Totals()) for operator in graph}
-    outputs = {sink.name: _output(sink, operators[sink.name].tuples_in) for sink in graph.of_kind(Sink)}
+    held = guarantees(graph)
+    outputs = {
+        sink.name: _output(sink, operators[sink.name].tuples_in, held[sink.name])
+        for sink in graph.of_kind(Sink)
+    }
     return Summary(
         application=graph.name,
         run_folder=folder,
@@ -162,6 +176,7 @@ def summarise(
         take_up=take_up,
         quarantined=RunFolder(folder, time.time).quarantined(),
         checkpoints=dict(tally.checkpoints),
+        halted=halted or {},
     )
 
 
@@ -178,6 +193,7 @@ def print_summary(summary: Summary, screen: Screen) -> None:
     for name, output in summary.outputs.items():
         where = f" as {output.format} in {shown(output.path)}" if output.path else ""
         screen.say(f"{name}: {output.tuples:,} tuples{where}")
+        screen.say(f"  {_held(output.holds)}", style="dim")
     for name, status in summary.checkpoints.items():
         screen.say(f"{name}: {_saved(status)}")
     for name, totals in summary.operators.items():
@@ -188,11 +204,26 @@ def print_summary(summary: Summary, screen: Screen) -> None:
     for name, count in summary.quarantined.items():
         where = shown(summary.run_folder / "quarantine" / name)
         screen.say(f"{name}: {count:,} bad records in the quarantine, {where}")
+    for name, cause in summary.halted.items():
+        screen.say(f"region '{name}' is halted: {cause}", style="red")
     if summary.take_up is not None:
         screen.say(f"Run folder: {shown(summary.run_folder)}. The run can be taken up:")
         screen.say(f"  {summary.take_up}")
     else:
         screen.say(f"Run folder: {shown(summary.run_folder)} (the run has ended)")
+
+
+def _held(holds: Mapping[str, str]) -> str:
+    """Say what holds after which loss.
+
+    >>> _held({"process": "exactly once", "host": "exactly once", "power": "at most once"})
+    'exactly once after the loss of a process or a host's memory, at most once after that of the power'
+    """
+    parts: list[str] = []
+    for word, losses in groupby(holds, key=lambda loss: holds[loss]):
+        lost = " or ".join(LOSSES[loss] for loss in losses)  # type: ignore[index]
+        parts.append(f"{word} after {'that' if parts else 'the loss'} of {lost}")
+    return ", ".join(parts)
 
 
 def _saved(status: Mapping[str, Any]) -> str:
@@ -213,9 +244,9 @@ def _operator_table(summary: Summary) -> Table:
     return table
 
 
-def _output(sink: Sink, tuples: int) -> SinkSummary:
+def _output(sink: Sink, tuples: int, held: Mapping[Losable, Guarantee]) -> SinkSummary:
+    holds: dict[str, str] = {loss: guarantee.word for loss, guarantee in held.items()}
     if isinstance(sink.connector, FileSink):
-        return SinkSummary(
-            path=str(Path(sink.connector.path).absolute()), format=sink.connector.format, tuples=tuples
-        )
-    return SinkSummary(path=None, format=None, tuples=tuples)
+        path = str(Path(sink.connector.path).absolute())
+        return SinkSummary(path=path, format=sink.connector.format, tuples=tuples, holds=holds)
+    return SinkSummary(path=None, format=None, tuples=tuples, holds=holds)

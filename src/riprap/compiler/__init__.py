@@ -19,8 +19,9 @@ from riprap.compiler.passes import (
 )
 from riprap.errors import GraphError
 from riprap.graph.graph import Graph
+from riprap.graph.guarantees import describe_guarantees
 from riprap.graph.operator import Operator
-from riprap.graph.regions import Region, regions_of
+from riprap.graph.regions import Region, describe_regions, regions_of
 from riprap.operators.channel import Inlet, Outlet
 from riprap.operators.source import Source
 from riprap.protection import Settled
@@ -85,6 +86,8 @@ def explain(layout: Layout) -> Iterator[tuple[str, str]]:
     for operator in layout.graph:
         if operator.protect is not None:
             yield "protect", f"{operator.name}: {operator.protect.describe()}"
+    yield from describe_regions(layout.graph)
+    yield from (("holds", text) for text in describe_guarantees(layout.graph))
     for plan in layout.plans:
         how = "a streaming query of Spark" if plan.ingests else f"a Spark job whose {plan.tasks} tasks stay"
         yield "run", (f"{plan.name}: " if many else "") + how
@@ -246,7 +249,7 @@ def _plan(
         restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
         ingests=element.ingests,
         region=element.region,
-        kept=region is not None and region.terms.outlives_host,
+        kept=region is not None and region.terms.survives("host"),
     )
 
 
@@ -272,7 +275,7 @@ def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Out
 def _bare(operator: Operator, region: Region | None) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
     if region is not None and operator.name in region.operators:
-        settled = Settled(saved=region.terms.saving, kept=region.terms.outlives_host)
+        settled = Settled(saved=region.terms.saving, kept=region.terms.survives("host"))
         operator = dataclasses.replace(operator, protect=settled)
     elif operator.protect is not None:
         settled = Settled(saved=operator.saving, kept=operator.replays)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from riprap.drawing.labels import feedbacks, lines_of, shorten, shorten_name, streams_label, window_label
 from riprap.drawing.layout import Arrangement, Edge, Slot, lay_out
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
+from riprap.graph.regions import region_by_operator
 
 NAME_LIMIT, DETAIL_LIMIT, DETAIL_LINES, LABEL_LIMIT = 22, 31, 4, 18
 KIND_AT, NAME_AT, LINE = 15.0, 31.0, 13.0  # baselines from the top of a box, and from line to line
+STARTS = "region starts here"
 FRAME, FRAME_TITLE = 10.0, 16.0  # around the boxes of a processing element, and over them
 _NAME_WIDTH, _DETAIL_WIDTH = 8.3, 5.7  # of a character, generous: fonts differ
 _LAYER_GAP, _ROW_GAP, _PORT_GAP = 52.0, 20.0, 20.0
@@ -20,13 +22,15 @@ _BACK, _BACK_GAP = 14.0, 20.0  # of lines that lead back: from the boxes, and fr
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """An operator's rectangle."""
+    """An operator's rectangle, with the region it is in and whether that starts at it."""
 
     operator: Operator
     x: float
     y: float
     width: float
     height: float
+    region: str | None = None
+    starts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +79,16 @@ def compose(graph: Graph, elements: Mapping[str, Sequence[str]] | None = None) -
     """
     layout = lay_out(graph)
     framed = 2 * FRAME + FRAME_TITLE if elements else 0.0
-    heights = {operator.name: _box_height(operator) for operator in graph}
+    regions = region_by_operator(graph)
+    starts = {start for region in regions.values() for start in region.starts}
+    heights = {o.name: _box_height(o) + (LINE if o.name in starts else 0) for o in graph}
 
     def reach(slot: Slot) -> tuple[float, float]:
         half = 4.0 if slot.passing else heights[slot.name] / 2
         return half, half
 
     across = layout.across(reach, _ROW_GAP + framed, balanced=True)
-    columns = _columns(graph, layout)
+    columns = _columns(graph, layout, starts)
     boxes = tuple(
         Box(
             operator=graph[slot.name],
@@ -90,6 +96,8 @@ def compose(graph: Graph, elements: Mapping[str, Sequence[str]] | None = None) -
             y=across[slot] - heights[slot.name] / 2,
             width=columns[slot.layer][1] - columns[slot.layer][0],
             height=heights[slot.name],
+            region=regions[slot.name].name if slot.name in regions else None,
+            starts=slot.name in starts,
         )
         for layer in layout.layers
         for slot in layer
@@ -106,7 +114,7 @@ def compose(graph: Graph, elements: Mapping[str, Sequence[str]] | None = None) -
     return Scene(boxes, curves, returns, frames, left, top, right - left, bottom - top)
 
 
-def _columns(graph: Graph, layout: Arrangement) -> list[tuple[float, float]]:
+def _columns(graph: Graph, layout: Arrangement, starts: Collection[str]) -> list[tuple[float, float]]:
     """Return where each layer starts and ends, with room for the names of the streams that enter it."""
     columns: list[tuple[float, float]] = []
     for number, layer in enumerate(layout.layers):
@@ -117,7 +125,7 @@ def _columns(graph: Graph, layout: Arrangement) -> list[tuple[float, float]]:
         ]
         gap = max(_LAYER_GAP, 34 + max(labels, default=0.0))
         start = columns[-1][1] + gap if columns else 0.0
-        wide = max(_box_width(graph[slot.name]) for slot in layer if not slot.passing)
+        wide = max(_box_width(graph[slot.name], slot.name in starts) for slot in layer if not slot.passing)
         columns.append((start, start + wide))
     return columns
 
@@ -196,9 +204,13 @@ def _meet(one: Frame, other: Frame) -> bool:
     return not (beside or one.y + one.height < other.y or other.y + other.height < one.y)
 
 
-def _box_width(operator: Operator) -> float:
+def _box_width(operator: Operator, starts: bool) -> float:
     name = len(shorten_name(operator.name, NAME_LIMIT)) * _NAME_WIDTH
-    lines = [*details_of(operator), shorten(window_label(operator) or "", DETAIL_LIMIT)]
+    lines = [
+        *details_of(operator),
+        shorten(window_label(operator) or "", DETAIL_LIMIT),
+        STARTS if starts else "",
+    ]
     return max(84.0, 26 + max(name, *(len(line) * _DETAIL_WIDTH for line in lines)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from xml.etree import ElementTree as xml
 
 from riprap.drawing.labels import shorten, shorten_name, window_label
@@ -14,13 +14,16 @@ from riprap.drawing.scene import (
     LINE,
     NAME_AT,
     NAME_LIMIT,
+    STARTS,
     Box,
     Curve,
     Frame,
+    Scene,
     compose,
     details_of,
 )
 from riprap.graph.graph import Graph
+from riprap.graph.regions import regions_of
 
 # Fill and border. Boxes bring their own light ground and dark text; what lies outside them is a grey that
 # stands out from white as well as from black.
@@ -45,9 +48,12 @@ _COLOURS = {
     "Sink": ("#dcfce7", "#16a34a"),
 }
 _PLAIN = ("#f5f5f4", "#78716c")
+# Of regions, one after the other: each is seen on white as well as on black, behind lines and around boxes.
+_REGION_COLOURS = ("#0d9488", "#c2570c", "#7c5cd6", "#cc3a74", "#3578c4")
 INK, FAINT_INK, OUTSIDE = "#1f2937", "#4b5563", "#828d9e"
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
+_HALO = 6.0  # of a region, around boxes and along lines
 _LEGEND_WIDTH = 5.9  # of a character, generous: fonts differ
 MARGIN = 16.0
 ARROW = 8.0
@@ -59,7 +65,8 @@ def draw_svg(
 ) -> str:
     """Draw a graph from left to right as an SVG document; ``title`` puts a heading over it.
 
-    ``elements`` names the operators of each processing element; if there are several, each gets a frame.
+    ``elements`` names the operators of each processing element; if there are several, each gets a frame. Operators of a
+    consistent region, and the lines between them, have its colour around them.
     """
     scene = compose(graph, elements if elements and len(elements) > 1 else None)
     heading = 26.0 if title else 0.0
@@ -67,7 +74,14 @@ def draw_svg(
     legend = [(kind, False) for kind in sorted(kinds, key=[*_COLOURS, *kinds].index)]
     if any(operator.stateful for operator in graph):
         legend.append(("keeps state", True))
-    legend_width = sum(_legend_step(label) for label, _ in legend) - 14
+    regions = {
+        region.name: colour for region, colour in zip(regions_of(graph), cycle(_REGION_COLOURS), strict=False)
+    }
+    labels = [
+        *(label for label, _ in legend),
+        *(f"region {shorten_name(name, NAME_LIMIT)}" for name in regions),
+    ]
+    legend_width = sum(_legend_step(label) for label in labels) - 14
     width = max(scene.width, legend_width, len(title or "") * 8.5) + 2 * MARGIN
     height = heading + scene.height + 2 * MARGIN + 24
     root = xml.Element(
@@ -88,17 +102,19 @@ def draw_svg(
     body = xml.SubElement(root, "g", {"transform": f"translate({decimal(right)} {decimal(down)})"})
     for frame in scene.frames:
         _draw_frame(body, frame)
+    for name, colour in regions.items():
+        _draw_region(body, scene, name, colour)
     for curve in scene.curves:
         _draw_curve(body, curve)
     for line in scene.returns:
         _draw_return(body, line)
     for box in scene.boxes:
-        _draw_box(body, box)
-    _draw_legend(root, legend, height - MARGIN - 10)
+        _draw_box(body, box, regions.get(box.region or ""))
+    _draw_legend(root, legend, regions, height - MARGIN - 10)
     return xml.tostring(root, encoding="unicode")
 
 
-def _draw_box(parent: xml.Element, box: Box) -> None:
+def _draw_box(parent: xml.Element, box: Box, region_colour: str | None) -> None:
     operator = box.operator
     group = xml.SubElement(parent, "g", {"class": "operator", "data-name": operator.name})
     about = f"{operator.kind} {operator.name}"
@@ -120,6 +136,37 @@ def _draw_box(parent: xml.Element, box: Box) -> None:
     if window:
         under = NAME_AT + 1 + LINE * (len(details) + 1)
         write(under, shorten(window, DETAIL_LIMIT), size=10.5, fill=FAINT_INK, weight="600")
+    if box.starts and region_colour is not None:
+        write(box.height - 9, STARTS, size=10.5, fill=region_colour, weight="600")
+
+
+def _draw_region(parent: xml.Element, scene: Scene, name: str, colour: str) -> None:
+    """Put a region's colour behind its boxes and the lines between them."""
+    inside = {box.operator.name for box in scene.boxes if box.region == name}
+    # Drawn in one colour, and made faint as a whole: pieces that overlap do not show.
+    style = {"opacity": "0.4", "fill": colour, "stroke": colour, "stroke-linejoin": "round"}
+    group = xml.SubElement(parent, "g", {"class": "region", "data-name": name, **style})
+    xml.SubElement(group, "title").text = clean(f"region {name}")
+    for curve in scene.curves:
+        if {curve.source, curve.target} <= inside:
+            _draw_band(group, _curved(curve.points))
+    for line in scene.returns:
+        if {line.source, line.target} <= inside:
+            _draw_band(group, _straight(line.points))
+    for box in scene.boxes:
+        if box.region == name:
+            place = {
+                "x": box.x - _HALO,
+                "y": box.y - _HALO,
+                "width": box.width + 2 * _HALO,
+                "height": box.height + 2 * _HALO,
+            }
+            rounded = {"rx": "13", "stroke": "none"}
+            xml.SubElement(group, "rect", {**{key: decimal(at) for key, at in place.items()}, **rounded})
+
+
+def _draw_band(parent: xml.Element, path: str) -> None:
+    xml.SubElement(parent, "path", {"d": path, "fill": "none", "stroke-width": decimal(2 * _HALO)})
 
 
 def _draw_frame(parent: xml.Element, frame: Frame) -> None:
@@ -159,13 +206,7 @@ def _draw_rectangle(
 def _draw_curve(parent: xml.Element, curve: Curve) -> None:
     *_, (tip, level) = curve.points
     points = [*curve.points[:-1], (tip - ARROW + 1, level)]
-    path = f"M{decimal(points[0][0])} {decimal(points[0][1])}"
-    for place, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
-        if place % 2 or y == to_y:
-            path += f"L{decimal(to_x)} {decimal(to_y)}"
-        else:
-            bend = (x + to_x) / 2
-            path += f"C{decimal(bend)} {decimal(y)} {decimal(bend)} {decimal(to_y)} {decimal(to_x)} {decimal(to_y)}"
+    path = _curved(points)
     group = xml.SubElement(parent, "g", {"class": "edge", "data-from": curve.source, "data-to": curve.target})
     xml.SubElement(group, "path", {"d": path, "fill": "none", "stroke": OUTSIDE, "stroke-width": "1.6"})
     _draw_head(group, tip, level)
@@ -176,11 +217,26 @@ def _draw_curve(parent: xml.Element, curve: Curve) -> None:
         add_text(group, tip - ARROW - 3, at, curve.label, size=10.5, fill=OUTSIDE, weight="600", anchor="end")
 
 
+def _curved(points: Sequence[tuple[float, float]]) -> str:
+    """Write the path of a stream's line."""
+    path = f"M{decimal(points[0][0])} {decimal(points[0][1])}"
+    for place, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
+        if place % 2 or y == to_y:
+            path += f"L{decimal(to_x)} {decimal(to_y)}"
+        else:
+            bend = (x + to_x) / 2
+            path += f"C{decimal(bend)} {decimal(y)} {decimal(bend)} {decimal(to_y)} {decimal(to_x)} {decimal(to_y)}"
+    return path
+
+
+def _straight(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{decimal(x)} {decimal(y)}" for x, y in points)
+
+
 def _draw_return(parent: xml.Element, line: Curve) -> None:
     """Draw a stream that leads to a control port: dashed, with straight pieces."""
     *_, (tip, level) = line.points
-    points = [*line.points[:-1], (tip - ARROW + 1, level)]
-    path = "M" + "L".join(f"{decimal(x)} {decimal(y)}" for x, y in points)
+    path = _straight([*line.points[:-1], (tip - ARROW + 1, level)])
     group = xml.SubElement(
         parent, "g", {"class": "feedback", "data-from": line.source, "data-to": line.target}
     )
@@ -197,11 +253,19 @@ def _draw_head(parent: xml.Element, tip: float, level: float) -> None:
     xml.SubElement(parent, "path", {"d": head, "fill": OUTSIDE})
 
 
-def _draw_legend(parent: xml.Element, entries: list[tuple[str, bool]], y: float) -> None:
+def _draw_legend(
+    parent: xml.Element, entries: list[tuple[str, bool]], regions: Mapping[str, str], y: float
+) -> None:
     parent = xml.SubElement(parent, "g", {"class": "legend"})
     x = MARGIN
     for label, doubled in entries:
         _draw_rectangle(parent, x, y, 16, 11, label, doubled=doubled)
+        add_text(parent, x + 22, y + 9.5, label, size=10.5, fill=OUTSIDE)
+        x += _legend_step(label)
+    for name, colour in regions.items():
+        place = {"x": decimal(x), "y": decimal(y), "width": "16", "height": "11", "rx": "4"}
+        xml.SubElement(parent, "rect", {**place, "fill": colour, "opacity": "0.5"})
+        label = f"region {shorten_name(name, NAME_LIMIT)}"
         add_text(parent, x + 22, y + 9.5, label, size=10.5, fill=OUTSIDE)
         x += _legend_step(label)
 

@@ -21,9 +21,11 @@ from riprap.drawing.labels import feedbacks, shorten, shorten_name, streams_labe
 from riprap.drawing.layout import Arrangement, Slot, lay_out
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
+from riprap.graph.regions import region_by_operator
 
 _LEGEND = "Doubled boxes keep state."
 _IN = "in: the processing element."
+_REGION = "region: what it is in, by where that starts."
 _SINGLE = "╭─╮│╰╯├┬"  # corners and sides, then where a line leaves to the right and downwards
 _DOUBLE = "╔═╗║╚╝╟╤"
 _COLOURS = {
@@ -74,18 +76,21 @@ def draw_text(
     """Draw a graph with box characters, in lines of at most ``width`` characters.
 
     ``colour`` adds terminal colours by kind of operator; they do not count as width. ``elements`` names the operators
-    of each processing element; if there are several, every box says in which it is.
+    of each processing element; if there are several, every box says in which it is. Those in a consistent region say in
+    which one, too.
     """
     layout = lay_out(graph)
     several = elements.items() if elements and len(elements) > 1 else ()
     inside = {operator: element for element, operators in several for operator in operators}
     legend = [shorten(line, width) for line in _legend(graph)]
     legend += [shorten(_IN, width)] if inside else []
+    regions = {name: region.name for name, region in region_by_operator(graph).items()}
+    legend += [shorten(_REGION, width)] if regions else []
     for style in _STYLES:
-        canvas = _draw(graph, layout, style, inside)
+        canvas = _draw(graph, layout, style, inside, regions)
         if canvas.width <= width:
             return "\n".join([*canvas.lines(colour=colour), *legend])
-    return "\n".join(shorten(line, width) for line in _list(graph, width))
+    return "\n".join(shorten(line, width) for line in _list(graph, regions, width))
 
 
 def _legend(graph: Graph) -> Iterator[str]:
@@ -110,13 +115,14 @@ class _Box:
         return 2 + len(self.words)
 
     @classmethod
-    def of(cls, operator: Operator, limit: int, element: str | None) -> _Box:
+    def of(cls, operator: Operator, limit: int, element: str | None, region: str | None) -> _Box:
         kind = shorten(operator.kind, limit)
         words = [shorten_name(operator.name, limit)]
         # A line for each input, so that each arrow has a place of its own.
         window = window_label(operator)
         words += [shorten(window, limit)] if window is not None else []
         words += [shorten_name(f"in {element}", limit)] if element is not None else []
+        words += [shorten_name(f"region {region}", limit)] if region is not None else []
         words += [""] * (len(operator.inputs) - len(words))
         return cls(operator, kind, tuple(words), 4 + max(len(kind), *map(len, words)))
 
@@ -133,11 +139,13 @@ class _Box:
         canvas.write(x, y + self.height - 1, left_bottom + flat * (width - 2) + right_bottom, colour)
 
 
-def _draw(graph: Graph, layout: Arrangement, style: _Style, inside: Mapping[str, str]) -> Canvas:
+def _draw(
+    graph: Graph, layout: Arrangement, style: _Style, inside: Mapping[str, str], regions: Mapping[str, str]
+) -> Canvas:
     """Draw the layers one after the other, each followed by the channel to the next."""
     canvas = Canvas()
     right = style.rightward
-    boxes = {o.name: _Box.of(o, style.name_limit, inside.get(o.name)) for o in graph}
+    boxes = {o.name: _Box.of(o, style.name_limit, inside.get(o.name), regions.get(o.name)) for o in graph}
     places = layout.across(lambda s: _reach(boxes, s, right), 1 + style.gap, balanced=False)
     across = {slot: round(place) for slot, place in places.items()}
     start = 0
@@ -261,16 +269,21 @@ def _cells(right: bool, *points: tuple[int, int]) -> Iterator[tuple[int, int]]:
     return (_cell(right, point) for point in points)
 
 
-def _list(graph: Graph, width: int) -> Iterator[str]:
-    """Name the operators in order, each with the numbers of those it reads, and of those that steer it."""
+def _list(graph: Graph, regions: Mapping[str, str], width: int) -> Iterator[str]:
+    """Name the operators in order, each with the numbers of those it reads, of those that steer it, and of that where
+    its region starts."""
     number = {operator.name: str(place) for place, operator in enumerate(graph, start=1)}
     for operator in graph:
         reads = "".join(f" ◄{number[name]}" for name in dict.fromkeys(o.name for o in graph.before(operator)))
         reads += "".join(
             f" ↺{number[sender]}" for sender, target, _ in feedbacks(graph) if target == operator.name
         )
+        region = regions.get(operator.name)
+        reads += f" ~{number[region]}" if region is not None else ""
         rest = f"{reads} {operator.kind}{'*' if operator.stateful else ''}"
         room = max(width - len(number[operator.name]) - 1 - len(rest), 3)
         yield f"{number[operator.name]} {shorten_name(operator.name, room)}{rest}"
     if any(operator.stateful for operator in graph):
         yield "* keeps state"
+    if regions:
+        yield "~ region"

@@ -26,6 +26,7 @@ from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
 from riprap.graph.faults import Crash, Fault, FaultModel, Replicas
 from riprap.graph.graph import Graph, Restart
+from riprap.graph.regions import policy_of
 from riprap.kernels.given import Pages
 from riprap.operators.channel import Inlet
 from riprap.operators.faulty import Faulty
@@ -175,7 +176,7 @@ class Setup:
         luck = random.Random(f"{self.campaign.seed} {name} {task.offset} {task.repetition}")
         return come_back(
             crash,
-            self.user[name],
+            replace(self.user[name], protect=policy_of(self.user, name)),
             restart=self.restarts[name],
             rate=self.rate(task.outage),
             chance=luck.random(),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from riprap.errors import GraphError
 from riprap.graph.operator import Operator
-from riprap.graph.regions import regions_of
+from riprap.graph.regions import reach_of, regions_of
 
 Restart = Literal["resume", "live"]
 Folded = TypeVar("Folded")
@@ -111,13 +111,8 @@ class Graph:
         return tuple(self.producer(stream) for stream in operator.inputs)
 
     def reached_from(self, name: str) -> tuple[str, ...]:
-        """Name the operators that what one puts out reaches, in order, but for sinks."""
-        reached: list[str] = []
-        for operator in self.operators:
-            before = {b.name for b in self.before(operator)}
-            if before & {name, *reached} and operator.outputs:
-                reached.append(operator.name)
-        return tuple(reached)
+        """Name the operators of a consistent region that starts at one, in order."""
+        return reach_of(self, name)
 
     def fold(
         self, visit: Callable[[Operator, list[Folded]], Folded], *, upward: bool = False

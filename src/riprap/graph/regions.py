@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors.promise import SOURCE_WORDS
 from riprap.graph.operator import Operator
-from riprap.protection import RegionTerms
+from riprap.protection import LOSSES, Losable, Policy, RegionTerms
 
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
@@ -66,15 +66,56 @@ def region_by_operator(graph: Graph) -> dict[str, Region]:
     return {name: region for region in regions_of(graph) for name in region.operators}
 
 
+def policy_of(graph: Graph, name: str) -> Policy | None:
+    """Return the policy by which an operator comes back: its own, or of those that begin its region the strongest."""
+    region = region_by_operator(graph).get(name)
+    if region is None:
+        return graph[name].protect
+    policies = [graph[start].protect for start in region.starts]
+    return max(policies, key=lambda p: sum(_survives(p, graph[name], loss) for loss in LOSSES))
+
+
+def _survives(policy: Policy | None, operator: Operator, loss: Losable) -> bool:
+    terms = policy.begins(operator) if policy is not None else None
+    return terms is not None and terms.survives(loss)
+
+
 def why_autonomous(graph: Graph) -> dict[str, str]:
     """Say of each operator that is in no region, in a line, why."""
     inside = region_by_operator(graph)
     return {o.name: _why_outside(graph, o) for o in graph if o.name not in inside}
 
 
+def describe_regions(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Say which regions there are, and of each operator why it is in one or in none, as (what, text)."""
+    regions = regions_of(graph)
+    for region in regions:
+        ends = ", ".join(region.ends)
+        yield "region", f"{region.name}: {region.terms}; starts at {', '.join(region.starts)}, ends at {ends}"
+        for name, why in region.reasons.items():
+            ports = region.autonomous_ports.get(name, ()) if name not in region.starts else ()
+            apart = "; autonomous streams feed " if ports else ""
+            yield (
+                "region",
+                f"{name}: {why}{apart}{' and '.join(_port_name(graph[name], port) for port in ports)}",
+            )
+    for name, why in why_autonomous(graph).items() if regions else ():
+        yield "autonomous", f"{name}: {why}"
+
+
+def reach_of(graph: Graph, start: str) -> tuple[str, ...]:
+    """Name the operators of a region that would start at one, in order."""
+    reached = _reached(start, _readers(graph))
+    return tuple(o.name for o in graph if o.name in reached)
+
+
 def ports_of(operator: Operator) -> tuple[tuple[str, ...], ...]:
     """Return the streams on each port, the control port after the others."""
     return (*operator.ports, *((operator.control,) if operator.control else ()))
+
+
+def _port_name(operator: Operator, port: int) -> str:
+    return "its control port" if port == len(operator.ports) else f"port {port}"
 
 
 def _merged(graph: Graph) -> list[tuple[dict[str, RegionTerms], set[str]]]:

@@ -205,11 +205,7 @@ def model_of(graph: Graph, profile: Profile, technique: Technique, faults: Fault
     parts = parts_of(graph, profile)
     wired = wire(parts, technique.protect(parts), faults.together)
     flows, w = wired.flows(), wired.wiring
-    for number, node in enumerate(wired.nodes):
-        busy = sum(
-            flows[w.node_ports[number] + place] * entry.port.time
-            for place, entry in enumerate(node.part.entries)
-        )
+    for number, (node, busy) in enumerate(zip(wired.nodes, busy_shares(wired), strict=True)):
         if busy >= 1:
             raise ModelError(
                 f"operator '{node.part.name}' would be busy {busy:.0%} of the time: it gets "
@@ -217,6 +213,36 @@ def model_of(graph: Graph, profile: Profile, technique: Technique, faults: Fault
                 "Lower the rate, or correct its processing time in the profile"
             )
     return wired
+
+
+def busy_shares(wired: Wired) -> Floats:
+    """Return for each node the share of its time that it computes, without faults."""
+    flows, w = wired.flows(), wired.wiring
+    return np.array(
+        [
+            sum(
+                flows[w.node_ports[number] + place] * entry.port.time
+                for place, entry in enumerate(n.part.entries)
+            )
+            for number, n in enumerate(wired.nodes)
+        ],
+        np.float64,
+    )
+
+
+def recoveries(wired: Wired, faults: Faults) -> Floats:
+    """Return how long each unit is down.
+
+    What comes back as it was, with its input kept, computes again what came in since it was saved: half the time
+    between two saves on average, and so much of that as it is busy. Those that fail together do so one after the other.
+    """
+    again = busy_shares(wired)
+    for number, node in enumerate(wired.nodes):
+        repeats = node.protection.restore == "whole" and node.protection.kept
+        again[number] *= node.protection.every / 2 if repeats else 0.0
+    return np.array(
+        [faults.recovery + sum(again[node] for node, _ in members) for members in wired.units], np.float64
+    )
 
 
 def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: int = 0) -> Question:
@@ -239,7 +265,7 @@ def ask(wired: Wired, profile: Profile, faults: Faults, horizon: float, ticks: i
         float(horizon),
         np.full(units, faults.crash_rate, np.float64),
         np.full(len(wired.nodes), faults.corruption_rate, np.float64),
-        np.full(units, faults.recovery, np.float64),
+        recoveries(wired, faults),
         crash_at,
         ticks,
     )

@@ -13,11 +13,12 @@ others have none. To add one, write such a class:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
+from riprap.graph.regions import regions_of
 from riprap.model.parts import Part
 from riprap.protection import Protection
 
@@ -120,6 +121,11 @@ class Annotated:
         for operator in self.graph:
             if operator.protect is not None:
                 protections.update(operator.protect.modelled(operator, self.graph))
+        # Of regions that are one the stricter terms hold, whoever's were the last.
+        for region in regions_of(self.graph):
+            if region.terms.period is not None:
+                for name in region.operators:
+                    protections[name] = replace(protections[name], every=region.terms.period)
         return protections
 
 

@@ -16,19 +16,20 @@ import pyarrow as pa
 from riprap.expressions import Aggregation, Scope, parse_aggregates
 from riprap.graph.builder import Builder
 from riprap.graph.checks import Here, Streams
-from riprap.graph.operator import Copies, Needed, Operator, Traits, by_columns, schema_of
+from riprap.graph.operator import Copies, Needed, Traits, by_columns, schema_of
 from riprap.graph.stream import Stream
 from riprap.kernels.evaluation import compute
 from riprap.kernels.events import in_event_order
 from riprap.kernels.functions import compute_call
 from riprap.kernels.given import Given, Result
 from riprap.kernels.windowing import Windows
+from riprap.operators.keyed import Windowed
 from riprap.protection import Policy
 from riprap.windows import Emit, Every, OnClose, Window, every, on_close
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregate(Operator):
+class Aggregate(Windowed):
     """Computes over windows of tuples, key by key."""
 
     TRAITS: ClassVar[Traits] = Traits(
@@ -39,10 +40,7 @@ class Aggregate(Operator):
         stale="holds tuples that lost input would have pushed out",
         punctuation="closes its windows if they are by punctuation; passes after what it caused",
     )
-    slots = ("0",)
 
-    by: tuple[str, ...]
-    window: Window
     emit: Emit
     aggregation: Aggregation
 
@@ -51,22 +49,11 @@ class Aggregate(Operator):
         return frozenset(self.slots if self.window.counted else ())
 
     @property
-    def key(self) -> tuple[str, ...] | None:
-        return self.by
-
-    @property
-    def heeds(self) -> bool:
-        return self.window.punctuation
-
-    @property
     def depth(self) -> int:
         if self.heeds or self.clock is not None:
             return 2
         by_time = isinstance(self.emit, Every) and self.emit.time is not None
         return 1 if by_time or (self.window.shape == "tumbling" and self.window.time is not None) else 0
-
-    def window_of(self, port: int) -> Window | None:
-        return self.window
 
     @property
     def period(self) -> int | None:

@@ -11,7 +11,7 @@ from riprap.graph.builder import Builder
 from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Traits, by_columns
 from riprap.graph.stream import Stream
-from riprap.operators.holding import WAITING, Held, duration, of_column, timing
+from riprap.operators.holding import WAITING, Held, duration, of_column, waiting
 from riprap.protection import Policy
 from riprap.windows import span
 
@@ -53,15 +53,4 @@ def delay(
     stream 'later' (number string, at timestamp)
     """
     here = Here("Delay", name, app, stream)
-    inputs = here.port(stream)
-    keys = here.keys(by, inputs)
-    return here.add(
-        Delay(
-            **here.basics(inputs, protect=protect),
-            schema=inputs.schema,
-            clock=timing(here, inputs, on, clock),
-            by=keys,
-            on=on,
-            time=duration(here, time),
-        ),
-    )
+    return here.add(Delay(**waiting(here, stream, by, on, clock, protect), time=duration(here, time)))

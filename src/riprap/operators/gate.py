@@ -18,11 +18,12 @@ from riprap.kernels.given import Given, Result, index_among, same_order
 from riprap.kernels.history import line_up
 from riprap.kernels.queues import Queues
 from riprap.machine_code import compiled
+from riprap.operators.keyed import Keyed
 from riprap.protection import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate(PassesOn):
+class Gate(Keyed, PassesOn):
     """Lets a tuple pass while few are unacknowledged; the others wait for an acknowledgement, in order of arrival."""
 
     TRAITS: ClassVar[Traits] = Traits(
@@ -39,12 +40,7 @@ class Gate(PassesOn):
     # Acknowledgements on several streams may derive from one tuple, and each lets one pass.
     depth = 1
 
-    by: tuple[str, ...]
     unacknowledged: int
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        return self.by
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return passed_on(self, needed) | frozenset(self.by), frozenset(self.by)

@@ -6,7 +6,9 @@ go; by a clock's, ticks do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from riprap.arrays import Ints
 from riprap.durations import Duration
 from riprap.errors import GraphError
 from riprap.expressions import type_name
-from riprap.graph.checks import Here, Inputs, has
+from riprap.graph.checks import Here, Inputs, Streams, has
 from riprap.graph.operator import Needed, PassesOn, Traits, passed_on, typed
 from riprap.graph.stream import Stream
 from riprap.kernels.chunk import Chunk, order_numbers, struct_of
@@ -25,6 +27,8 @@ from riprap.kernels.given import Given, Result
 from riprap.kernels.history import History, line_up
 from riprap.kernels.queues import Queues
 from riprap.machine_code import compiled
+from riprap.operators.keyed import Keyed
+from riprap.protection import Policy
 from riprap.windows import microseconds
 
 # Beside the tuples that wait: the newest time of the key, and when its last tuple was due. Both are kept with the sign
@@ -76,22 +80,17 @@ class ClockTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held(PassesOn):
+class Held(Keyed, PassesOn):
     """An operator in which tuples wait until they are due, key by key in order of arrival."""
 
     slots = ("0",)
 
-    by: tuple[str, ...]
     on: str | None = None
 
     @property
     def spacing(self) -> tuple[int, int]:
         """How much later a tuple is due than it comes, and than the one before it, in microseconds."""
         raise NotImplementedError
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        return self.by
 
     @property
     def depth(self) -> int:
@@ -142,6 +141,26 @@ class Held(PassesOn):
         changed = (held != queues.lengths) | (counters != queues.counters).any(axis=1)
         page = history.page(given.keys, new, history.starts[1:] - held, counters, changed)
         return Result(outputs=(output,), pages={"0": page} if page is not None else {})
+
+
+def waiting(
+    here: Here,
+    stream: Streams,
+    by: str | Sequence[str],
+    on: str | None,
+    clock: Stream | None,
+    protect: Policy | None,
+) -> dict[str, Any]:
+    """Check what a delay or a throttle is given, and return its fields."""
+    inputs = here.port(stream)
+    keys = here.keys(by, inputs)
+    return {
+        **here.basics(inputs, protect=protect),
+        "schema": inputs.schema,
+        "clock": timing(here, inputs, on, clock),
+        "by": keys,
+        "on": on,
+    }
 
 
 def timing(here: Here, inputs: Inputs, on: str | None, clock: Stream | None) -> str | None:

@@ -184,18 +184,7 @@ def join(
     names = names_of_ports(here, (left, right), ("left", "right"))
     if outer not in get_args(Outer):
         raise here.error(f"outer= is {outer!r}", f"It is one of {', '.join(get_args(Outer))}")
-    if not (isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, Window) for w in windows)):
-        raise here.error(
-            f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))"
-        )
-    for window, port in zip(windows, ports, strict=True):
-        here.window(window, port.schema, shape="sliding")
-        if window.delta is not None:
-            raise here.error(f"its window is {window}", "A join's windows are by tuples= or time=")
-    if windows[0].empty and windows[1].empty:
-        raise here.error("both windows are of size 0, so no tuple can ever meet another", "Give one a size")
-    if len({w.ticking for w in windows if w.time}) > 1:
-        raise here.error("one window is by a clock's time and one by a column's", "Measure both alike")
+    _check_windows(here, windows, [p.schema for p in ports])
     scope = Scope.qualified(dict(zip(names, (p.schema for p in ports), strict=True)), shared=frozenset(keys))
     with here:
         condition = parse_condition(where, scope, app.functions) if where is not None else None
@@ -215,6 +204,21 @@ def join(
             outer=outer,
         ),
     )
+
+
+def _check_windows(here: Here, windows: tuple[Window, Window], schemas: Sequence[pa.Schema]) -> None:
+    if not (isinstance(windows, tuple) and len(windows) == 2 and all(isinstance(w, Window) for w in windows)):
+        raise here.error(
+            f"windows= takes two windows, got {windows!r}", "Write (rr.sliding(...), rr.sliding(...))"
+        )
+    for window, schema in zip(windows, schemas, strict=True):
+        here.window(window, schema, shape="sliding")
+        if window.delta is not None:
+            raise here.error(f"its window is {window}", "A join's windows are by tuples= or time=")
+    if windows[0].empty and windows[1].empty:
+        raise here.error("both windows are of size 0, so no tuple can ever meet another", "Give one a size")
+    if len({w.ticking for w in windows if w.time}) > 1:
+        raise here.error("one window is by a clock's time and one by a column's", "Measure both alike")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +279,7 @@ def _matches(
             passed = pc.fill_null(operator.where.evaluate(columns, len(event)), False)
             matches = matches.keep(passed.to_numpy(zero_copy_only=False))
         if operator.outer != "inner":
-            sides.matched[matches.left] = True
-            sides.matched[matches.right] = True
+            sides.matched[matches.left] = sides.matched[matches.right] = True
             # What leaves before the next piece can match no more.
             until = meetings.event[which.stop : which.stop + 1]
             end = int(np.searchsorted(leaves.before, until, "right")[0]) if len(until) else len(leaves)

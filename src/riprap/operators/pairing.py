@@ -9,25 +9,21 @@ import pyarrow as pa
 
 from riprap.expressions import Named
 from riprap.graph.checks import Here, Streams
-from riprap.graph.operator import Copies, Needed, Operator, plain_copies, read_by
+from riprap.graph.operator import Copies, Needed, plain_copies, read_by
 from riprap.graph.stream import Stream
+from riprap.operators.keyed import Keyed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing(Operator):
+class Pairing(Keyed):
     """What a join and a barrier share: ports with a common key, and expressions that call each by a name.
 
     ``names`` are what expressions call the ports, ``schemas`` their schemas.
     """
 
-    by: tuple[str, ...]
     names: tuple[str, ...]
     schemas: tuple[pa.Schema, ...]
     select: tuple[Named, ...]
-
-    @property
-    def key(self) -> tuple[str, ...] | None:
-        return self.by
 
     @property
     def columns_read(self) -> frozenset[str]:

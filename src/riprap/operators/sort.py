@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from riprap.expressions import Scope
 from riprap.expressions.ordering import Ordering, parse_order
 from riprap.expressions.tree import Column
 from riprap.graph.builder import Builder
-from riprap.graph.checks import Here, Inputs, Streams
+from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Needed, PassesOn, Traits, by_columns, passed_on, typed
 from riprap.graph.stream import Stream
 from riprap.kernels.chunk import Marks
@@ -22,13 +22,14 @@ from riprap.kernels.collecting import Closed, close_windows
 from riprap.kernels.extremes import order_of
 from riprap.kernels.given import Given, Result, hash_part
 from riprap.machine_code import compiled
+from riprap.operators.keyed import Windowed
 from riprap.protection import Policy
 from riprap.state.windows import ranges
 from riprap.windows import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sort(PassesOn):
+class Sort(Windowed, PassesOn):
     """Collects windows, and puts out the tuples of each in order when it closes."""
 
     TRAITS: ClassVar[Traits] = Traits(
@@ -40,11 +41,8 @@ class Sort(PassesOn):
         holds=True,
         punctuation="closes its windows if they are by punctuation, and ends here; one follows every window put out",
     )
-    slots = ("0",)
     punctuates = True
 
-    by: tuple[str, ...]
-    window: Window
     order: tuple[Ordering, ...]
 
     @property
@@ -53,19 +51,8 @@ class Sort(PassesOn):
         return None
 
     @property
-    def key(self) -> tuple[str, ...] | None:
-        return self.by
-
-    @property
-    def heeds(self) -> bool:
-        return self.window.punctuation
-
-    @property
     def depth(self) -> int:
         return 2 if self.heeds or self.clock is not None else 1
-
-    def window_of(self, port: int) -> Window | None:
-        return self.window
 
     @property
     def period(self) -> int | None:
@@ -135,29 +122,35 @@ def sort(
     stream 'sorted' (item string, price bigint)
     """
     here = Here("Sort", name, app, stream)
-    inputs, keys, ordering = sorting(app, here, stream, order, window, by)
-    return here.add(
-        Sort(
-            **here.basics(inputs, protect=protect),
-            schema=inputs.schema,
-            clock=here.clock(clock, needed=window.ticking, why="its window"),
-            by=keys,
-            window=window,
-            order=ordering,
-        ),
-    )
+    return here.add(Sort(**sorting(app, here, stream, order, window, by, clock, protect)))
 
 
 def sorting(
-    app: Builder, here: Here, stream: Streams, order: str, window: Window, by: str | Sequence[str]
-) -> tuple[Inputs, tuple[str, ...], tuple[Ordering, ...]]:
+    app: Builder,
+    here: Here,
+    stream: Streams,
+    order: str,
+    window: Window,
+    by: str | Sequence[str],
+    clock: Stream | None,
+    protect: Policy | None,
+) -> dict[str, Any]:
+    """Check what a sort is given, and return its fields."""
     inputs = here.port(stream)
     keys = here.keys(by, inputs)
     here.window(window, inputs.schema, shape="tumbling")
     if not isinstance(order, str):
         raise here.error(f"order= is {order!r}", "Write it as text, such as 'price desc, seq'")
     with here:
-        return inputs, keys, parse_order(order, Scope.of(inputs.schema), app.functions)
+        ordering = parse_order(order, Scope.of(inputs.schema), app.functions)
+    return {
+        **here.basics(inputs, protect=protect),
+        "schema": inputs.schema,
+        "clock": here.clock(clock, needed=window.ticking, why="its window"),
+        "by": keys,
+        "window": window,
+        "order": ordering,
+    }
 
 
 def _marks(closed: Closed, lengths: Ints, given: Given, depth: int) -> Marks:

@@ -12,7 +12,7 @@ from riprap.graph.builder import Builder
 from riprap.graph.checks import Here, Streams
 from riprap.graph.operator import Traits, by_columns
 from riprap.graph.stream import Stream
-from riprap.operators.holding import LONGEST, WAITING, Held, of_column, timing
+from riprap.operators.holding import LONGEST, WAITING, Held, of_column, waiting
 from riprap.protection import Policy
 from riprap.windows import span
 
@@ -55,18 +55,7 @@ def throttle(
     stream 'slower' (number string, at timestamp)
     """
     here = Here("Throttle", name, app, stream)
-    inputs = here.port(stream)
-    keys = here.keys(by, inputs)
-    return here.add(
-        Throttle(
-            **here.basics(inputs, protect=protect),
-            schema=inputs.schema,
-            clock=timing(here, inputs, on, clock),
-            by=keys,
-            on=on,
-            gap=_gap(here, rate),
-        ),
-    )
+    return here.add(Throttle(**waiting(here, stream, by, on, clock, protect), gap=_gap(here, rate)))
 
 
 def _gap(here: Here, rate: float) -> int:

@@ -51,17 +51,7 @@ def top(
     stream 'best' (item string, price bigint)
     """
     here = Here("TopN", name, app, stream)
-    inputs, keys, ordering = sorting(app, here, stream, order, window, by)
+    fields = sorting(app, here, stream, order, window, by, clock, protect)
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise here.error(f"n= is {n!r}", "Give it a whole number of at least 1")
-    return here.add(
-        TopN(
-            **here.basics(inputs, protect=protect),
-            schema=inputs.schema,
-            clock=here.clock(clock, needed=window.ticking, why="its window"),
-            by=keys,
-            window=window,
-            order=ordering,
-            n=n,
-        ),
-    )
+    return here.add(TopN(**fields, n=n))

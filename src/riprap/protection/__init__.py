@@ -13,7 +13,9 @@ from riprap.protection.checkpoint import Checkpoint, checkpoint
 from riprap.protection.consistent import Consistent, consistent
 from riprap.protection.eventual import Eventual, eventual
 from riprap.protection.policy import (
+    LOSSES,
     Aftermath,
+    Losable,
     OperatorOutage,
     Policy,
     Protectable,
@@ -26,12 +28,14 @@ from riprap.protection.policy import (
 )
 
 __all__ = [
+    "LOSSES",
     "POLICIES",
     "Aftermath",
     "Autonomous",
     "Checkpoint",
     "Consistent",
     "Eventual",
+    "Losable",
     "OperatorOutage",
     "Policy",
     "Protectable",

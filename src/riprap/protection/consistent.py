@@ -35,13 +35,16 @@ class Consistent(Policy):
         return self.terms
 
     def after(self, operator: Protectable, outage: OperatorOutage) -> Aftermath:
+        if outage.memory == "lost" and not self.terms.survives("host"):
+            return Policy.after(self, operator, outage)
         # What it had not finished is sent to it again.
         return Aftermath(misses=False, holds="kept")
 
     def modelled(self, operator: Protectable, graph: Surroundings) -> Mapping[str, Protection]:
-        region = (operator.name, *graph.reached_from(operator.name))
         every = self.terms.period or 0.0
-        return dict.fromkeys(region, Protection(restore="whole", kept=True, every=every))
+        return dict.fromkeys(
+            graph.reached_from(operator.name), Protection(restore="whole", kept=True, every=every)
+        )
 
     def describe(self) -> str:
         return f"begins a consistent region, {self.terms}"

@@ -25,6 +25,7 @@ Holds = Literal["kept", "older", "empty"]
 Trigger = Literal["periodic", "operator"]
 # What may be lost, from the least to the most: who survives one survives those before it.
 Losable = Literal["process", "host", "power"]
+LOSSES: Mapping[Losable, str] = {"process": "a process", "host": "a host's memory", "power": "the power"}
 
 
 class Protectable(Protocol):
@@ -52,7 +53,7 @@ class Surroundings(Protocol):
     """What a policy may know of the graph an operator is in."""
 
     def reached_from(self, name: str) -> tuple[str, ...]:
-        """Name the operators that what one puts out reaches, in order, but for sinks."""
+        """Name the operators of a consistent region that starts at one, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +116,14 @@ class RegionTerms:
             )
 
     @property
-    def outlives_host(self) -> bool:
-        """Whether it survives the loss of a host's memory: its input is kept, and its state is saved."""
-        return self.durable != "process"
-
-    @property
     def saving(self) -> Saving | None:
         """How state in it is saved, None where it need not be.
 
         The cut before the newest stays: the newest may still be waiting for sinks, or be damaged.
         """
-        return Saving(every=self.period, keep=2) if self.outlives_host and self.period is not None else None
+        return (
+            Saving(every=self.period, keep=2) if self.survives("host") and self.period is not None else None
+        )
 
     def joined(self, other: RegionTerms) -> RegionTerms:
         """Return the terms of a region that two with the same trigger merge into: of each the stricter."""
@@ -136,19 +134,16 @@ class RegionTerms:
             drain_timeout=min(t.drain_timeout for t in both),
             reset_timeout=min(t.reset_timeout for t in both),
             max_consecutive_reset_attempts=min(t.max_consecutive_reset_attempts for t in both),
-            durable=max((t.durable for t in both), key=get_args(Losable).index),
+            durable=max((t.durable for t in both), key=list(LOSSES).index),
         )
+
+    def survives(self, loss: Losable) -> bool:
+        """Say whether the region survives a loss."""
+        return list(LOSSES).index(loss) <= list(LOSSES).index(self.durable)
 
     def __str__(self) -> str:
         how = "when its start says so" if self.period is None else f"every {self.period:g} s"
-        return f"cut {how}, survives the loss of {_LOSSES[self.durable]}"
-
-
-_LOSSES: Mapping[Losable, str] = {
-    "process": "a process",
-    "host": "a host's memory",
-    "power": "the power",
-}
+        return f"cut {how}, survives the loss of {LOSSES[self.durable]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from riprap.runtime.meter import Progress
     from riprap.runtime.run import Run
-    from riprap.runtime.supervision import Patience, Supervised, supervise
+    from riprap.runtime.supervision import Patience, RegionHaltedError, Supervised, supervise
 
-__all__ = ["Patience", "Progress", "Run", "Supervised", "supervise"]
+__all__ = ["Patience", "Progress", "RegionHaltedError", "Run", "Supervised", "supervise"]
 
 # The agent of a host is a part of the runtime, and needs no Spark.
 _HOMES = {
     "riprap.runtime.meter": ("Progress",),
     "riprap.runtime.run": ("Run",),
-    "riprap.runtime.supervision": ("Patience", "Supervised", "supervise"),
+    "riprap.runtime.supervision": ("Patience", "RegionHaltedError", "Supervised", "supervise"),
 }
 
 

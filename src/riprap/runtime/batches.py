@@ -67,6 +67,7 @@ class BatchRunner:
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         self.last: BatchRecord | None = None
         self.take_up()
+        self._earlier = self.last.batch if self.last is not None else -1
 
     @property
     def next(self) -> int:
@@ -77,6 +78,11 @@ class BatchRunner:
     def owes(self) -> bool:
         """Whether a batch is on record that some sinks may not have had."""
         return self.last is not None and self.last.batch > self._handed.batch
+
+    @property
+    def owes_earlier(self) -> bool:
+        """Whether a batch that an earlier process had on record is still to be handed over."""
+        return self._handed.batch < self._earlier
 
     @property
     def handed(self) -> int:
@@ -158,12 +164,14 @@ class BatchRunner:
                 publisher.take_up(batch, ())
         published = self._clock()
         reach("published", batch, self._plan.name)
-        self._handed.note(batch)
-        self._let_go(record, answers)
+        # Counted first: a batch that is noted does not come again, and one that comes again is counted once.
         line = self._meter.add(record, answers, began, gathered, published)
         if self.saver is not None:
-            line["checkpoints"] = self.saver.statuses(published)
+            line["checkpoints"] = self.saver.statuses(published, batch)
         self._folder.metrics({"element": self._plan.name, **line})
+        reach("counted", batch, self._plan.name)
+        self._handed.note(batch)
+        self._let_go(record, answers)
         reach("collected", batch, self._plan.name)
 
     def _record(

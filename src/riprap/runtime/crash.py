@@ -23,6 +23,7 @@ Step = Literal[
     "gathered",
     "recorded",
     "published",
+    "counted",
     "collected",
     "checkpoint-values",
     "checkpoint-between",

@@ -108,12 +108,16 @@ class Crew:
                 self._start(element, began)
 
     def retry(self, name: str) -> None:
-        """Start an element again that has failed; the others go on."""
+        """Start an element again that has failed, or was set aside; the others go on."""
+        self.set_aside(name)
+        self.begin([name], resume=[name])
+
+    def set_aside(self, name: str) -> None:
+        """End an element between two batches, until it is started again; the others go on."""
         member = self._members.pop(name, None)
         if member is not None:
             member.element.halt()
             member.element.close_sinks()
-        self.begin([name], resume=[name])
 
     def stop(self, *, resume: bool = False) -> None:
         """Let elements come to an orderly end, or be taken up again later; :meth:`watch` sees to it."""

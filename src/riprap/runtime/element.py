@@ -314,12 +314,12 @@ class Element:
     @property
     def busy(self) -> bool:
         """Whether a batch is under way."""
-        return self._stage is not None and (self._stage.busy or self.owes)
+        return self._stage is not None and (self._stage.busy or self._runner.owes)
 
     @property
     def owes(self) -> bool:
-        """Whether a batch is on record that is still to be handed over."""
-        return self._runner.owes
+        """Whether a batch that an earlier process had on record is still to be handed over."""
+        return self._runner.owes_earlier
 
     def halt(self, *, save: bool = False) -> None:
         """Stop between two batches; with ``save``, protected operators are saved as they are then."""

@@ -59,7 +59,11 @@ class Precompilation:
 
     def _wait(self, process: subprocess.Popen[bytes], event: Callable[..., None]) -> None:
         process.wait()
-        event("compiled", functions=self._functions - uncompiled(), seconds=time.monotonic() - self._began)
+        # By then the run may be over, and its folder gone.
+        with contextlib.suppress(OSError):
+            event(
+                "compiled", functions=self._functions - uncompiled(), seconds=time.monotonic() - self._began
+            )
 
 
 def main() -> None:

@@ -6,20 +6,16 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from riprap.adapters.console import show
 from riprap.adapters.retrying import Retry, Returned, Tell
 from riprap.errors import OperatorError, RiprapError, RunError
-from riprap.graph import connectors
-from riprap.graph.connectors import Callback, Console, FileSink, Memory, Target, ToKafka, ToSpark
+from riprap.graph.connectors import FileSink, Target
 from riprap.kernels.user_code import FAILURES, describe
 from riprap.operators.sink import Sink
 from riprap.runtime.file_publisher import FilePublisher
-from riprap.runtime.kafka import KafkaTarget
 from riprap.runtime.outflow import ResultReader
 from riprap.state.ledger import Output
 from riprap.state.pages import PageStore
@@ -78,35 +74,6 @@ class CallbackPublisher:
 
     def table(self) -> pa.Table:
         raise RunError(f"sink '{self._sink.name}' hands its rows to a function; they cannot be read back")
-
-    def close(self) -> None: ...
-
-
-class MemoryPublisher:
-    """Keeps every batch's rows."""
-
-    def __init__(self, reader: ResultReader) -> None:
-        self._reader = reader
-        self._batches: dict[int, pa.Table] = {}
-        self.published = -1
-
-    def begin(self) -> None: ...
-
-    def publish(self, batch: int, outputs: Sequence[Output]) -> None:
-        table = self._reader.read(outputs)
-        # Copied: a table over a mapped page would hold on to its shared memory.
-        self._batches[batch] = table.take(pa.array(np.arange(table.num_rows)))
-        self.published = batch
-
-    def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
-        self.published = batch
-
-    def flush(self) -> None: ...
-
-    def table(self) -> pa.Table:
-        if not self._batches:
-            return self._reader.schema.empty_table()
-        return pa.concat_tables([self._batches[b] for b in sorted(self._batches)])
 
     def close(self) -> None: ...
 
@@ -194,32 +161,64 @@ def make_publisher(
 
     What an earlier run left stays as it is until the publisher is told to begin.
     """
-    reader = ResultReader(sink, results)
-    match sink.connector:
-        case FileSink() as connector:
-            return FilePublisher(
-                connector, reader, run=run, sink=sink.name, resume=resume, tell=tell, clock=clock
-            )
-        case Callback(function=function):
-            return CallbackPublisher(sink, function, reader)
-        case ToSpark(function=function):
-            return CallbackPublisher(
-                sink, lambda batch, table: function(session.createDataFrame(table), batch), reader
-            )
-        case Console(rows=rows):
-            return CallbackPublisher(sink, show(sink.name, rows), reader)
-        case Memory():
-            return MemoryPublisher(reader)
-        case ToKafka() as connector:
-            kafka = KafkaTarget(connector, session)
-            return ServicePublisher(sink, kafka, connector.retry_for, reader, resume=resume, tell=tell)
-        case connector:
-            assert isinstance(connector, connectors.Sink)
+    return sink.connector.opened(
+        _Opening(
+            sink,
+            ResultReader(sink, results),
+            session,
+            run=run,
+            resume=resume,
+            tell=tell,
+            clock=clock,
+        )
+    )
+
+
+class _Opening:
+    """What the connector of a sink is opened with."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        reader: ResultReader,
+        session: Any,
+        *,
+        run: str,
+        resume: bool,
+        tell: Tell,
+        clock: Callable[[], float],
+    ) -> None:
+        self.name = sink.name
+        self.session = session
+        self._sink = sink
+        self._reader = reader
+        self._run = run
+        self._resume = resume
+        self._tell = tell
+        self._clock = clock
+
+    def by_target(self, make: Callable[[pa.Schema, str], Target], patience: float) -> Publisher:
+        try:
             # Two sinks may write to one place: each has its own account of what is there.
-            try:
-                target = connector.target(sink.schema, f"{run}/{sink.name}")
-            except RiprapError:
-                raise
-            except FAILURES as error:
-                raise _failure(sink, "to make its target", error) from error
-            return ServicePublisher(sink, target, connector.patience, reader, resume=resume, tell=tell)
+            target = make(self._sink.schema, f"{self._run}/{self.name}")
+        except RiprapError:
+            raise
+        except FAILURES as error:
+            raise _failure(self._sink, "to make its target", error) from error
+        return ServicePublisher(
+            self._sink, target, patience, self._reader, resume=self._resume, tell=self._tell
+        )
+
+    def by_calls(self, function: Callable[[int, pa.Table], None]) -> Publisher:
+        return CallbackPublisher(self._sink, function, self._reader)
+
+    def by_files(self, connector: FileSink) -> Publisher:
+        return FilePublisher(
+            connector,
+            self._reader,
+            run=self._run,
+            sink=self.name,
+            resume=self._resume,
+            tell=self._tell,
+            clock=self._clock,
+        )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -140,14 +141,7 @@ def run_task(
     arrival = take_in(plan, rows, span, batch=batch)
     arrived = time.perf_counter()
     before = _manifests_before(site, batch, span)
-    state = {
-        slot: [
-            restrict(_left.read(site.pages, name, span), *m.buckets, plan.buckets)
-            for m in before
-            for name in m.pages.get(slot, ())
-        ]
-        for slot in plan.slots
-    }
+    state = _state_of(plan, site, before, span)
     loaded = time.perf_counter()
     outcome = compute(
         plan,
@@ -168,11 +162,7 @@ def run_task(
     _left.note(site.pages, span, (named for slot in plan.slots for named in pages[slot]))
     fresh = _leave_fresh(plan, site, outcome, held, name)
     reach("paged", batch, plan.name)
-    outputs = {
-        sink: _put_out(plan, sink, chunk, outcome.arrival, site, name)
-        for sink, chunk in outcome.outputs.items()
-        if chunk.rows or len(chunk.marks)
-    }
+    outputs = _put_out(plan, site, outcome, name)
     done = time.perf_counter()
     reach("answered", batch, plan.name)
     return Answer(
@@ -180,19 +170,9 @@ def run_task(
         manifest=Manifest(span, {slot: tuple(n for n, _ in named) for slot, named in pages.items()}),
         outputs=outputs,
         activity=outcome.activity,
-        state={
-            slot: (sum(map(tuples_in, p)), sum(q.nbytes for q in p))
-            for slot, p in held.items()
-            if not is_clock(slot)
-        },
+        state=_sizes(held),
         fresh=fresh,
-        seconds={
-            "read": read_seconds,
-            "arrive": arrived - began,
-            "load": loaded - arrived,
-            "compute": computed - loaded,
-            "write": done - computed,
-        },
+        seconds={"read": read_seconds, **_parts(began, arrived, loaded, computed, done)},
     )
 
 
@@ -206,6 +186,35 @@ def _manifests_before(site: Site, batch: int, span: tuple[int, int]) -> Sequence
             f"has {first} to {last}: some state would be taken for empty. Was the number of buckets changed?"
         )
     return before
+
+
+def _state_of(
+    plan: Plan, site: Site, before: Sequence[Manifest], span: tuple[int, int]
+) -> dict[str, list[pa.RecordBatch]]:
+    """Read the state of a span's buckets that a record names, by slot."""
+    return {
+        slot: [
+            restrict(_left.read(site.pages, name, span), *m.buckets, plan.buckets)
+            for m in before
+            for name in m.pages.get(slot, ())
+        ]
+        for slot in plan.slots
+    }
+
+
+def _parts(*moments: float) -> dict[str, float]:
+    """Say how long each part of a task took, of the moments between them."""
+    names = ("arrive", "load", "compute", "write")
+    return {name: end - begin for name, (begin, end) in zip(names, pairwise(moments), strict=True)}
+
+
+def _sizes(held: Mapping[str, Sequence[pa.RecordBatch]]) -> dict[str, tuple[int, int]]:
+    """Count tuples and bytes of the state, by slot."""
+    return {
+        slot: (sum(map(tuples_in, pages)), sum(page.nbytes for page in pages))
+        for slot, pages in held.items()
+        if not is_clock(slot)
+    }
 
 
 def _page_name(site: Site, batch: int, attempt: str, slot: str) -> str:
@@ -252,7 +261,16 @@ def _leave_fresh(
     return left
 
 
-def _put_out(
+def _put_out(plan: Plan, site: Site, outcome: Outcome, name: Callable[[str], str]) -> dict[str, Output]:
+    """Write what sinks and channels get, where that is anything."""
+    return {
+        sink: _put_out_to(plan, sink, chunk, outcome.arrival, site, name)
+        for sink, chunk in outcome.outputs.items()
+        if chunk.rows or len(chunk.marks)
+    }
+
+
+def _put_out_to(
     plan: Plan, sink: str, chunk: Chunk, arrival: Arrival, site: Site, name: Callable[[str], str]
 ) -> Output:
     """Write what a sink or channel gets, with hidden columns that say where it stands in the stream."""

@@ -88,7 +88,8 @@ class Plan:
     @property
     def replays(self) -> bool:
         """Whether what came in since the last checkpoint is kept upstream, and computed again after a loss."""
-        return self.kept or any(o.replays for o in self.graph)
+        # What Spark has read and not committed it reads again by itself.
+        return not self.ingests and (self.kept or any(o.replays for o in self.graph))
 
     @property
     def slots(self) -> tuple[str, ...]:

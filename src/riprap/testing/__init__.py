@@ -9,6 +9,7 @@ Checks of parts of your own
     check_operator      a class derived from rr.CustomOperator
     check_source, check_sink, check_store, check_policy
                         one from rr.Source, rr.Sink, rr.Store, rr.Policy
+    check_fault_model   one from riprap.faults.FaultModel
     BrokenPromise       what they raise: each promise that is broken, and how
 
 Crashes of runs on Spark
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from riprap.runtime.supervision.real_crashes import kill_executor, kill_host, kill_process
     from riprap.testing.comparison import compare
     from riprap.testing.element import forget_instances
+    from riprap.testing.fault_models import check_fault_model
     from riprap.testing.operators import check_operator
     from riprap.testing.policies import check_policy
     from riprap.testing.promises import BrokenPromise
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BrokenPromise",
     "Rehearsal",
+    "check_fault_model",
     "check_operator",
     "check_policy",
     "check_sink",
@@ -56,6 +59,7 @@ _HOMES = {
     "riprap.runtime.supervision.real_crashes": ("kill_executor", "kill_host", "kill_process"),
     "riprap.testing.comparison": ("compare",),
     "riprap.testing.element": ("forget_instances",),
+    "riprap.testing.fault_models": ("check_fault_model",),
     "riprap.testing.operators": ("check_operator",),
     "riprap.testing.policies": ("check_policy",),
     "riprap.testing.promises": ("BrokenPromise",),

@@ -15,6 +15,7 @@ from riprap.compiler import Plan
 from riprap.faults.feeds import read_tables
 from riprap.faults.replay import Player, StreamPiece, concatenate
 from riprap.graph.graph import Graph
+from riprap.graph.regions import policy_of
 from riprap.kernels.given import Pages
 from riprap.operators.channel import Inlet, Outlet
 from riprap.operators.custom.instances import KEPT
@@ -135,7 +136,7 @@ class RehearsedElement:
         memory: Literal["lost", "kept"] = "lost" if lost == "host" else "kept"
         outage = OperatorOutage(misses=self.plan.restart == "live" and bool(self.plan.inlets), memory=memory)
         operators = [self._graph[o.name] for o in self.plan.graph if not isinstance(o, Inlet | Outlet)]
-        after = {o.name: (o.protect or Policy()).after(o, outage) for o in operators}
+        after = {o.name: (policy_of(self._graph, o.name) or Policy()).after(o, outage) for o in operators}
         state, told = dict(self._state), self._batch + 1
         for slot in state:
             if is_clock(slot) and lost == "host" and not self.plan.replays:

@@ -42,6 +42,11 @@ class Promises:
         else:
             self._kept.append(words)
 
+    @property
+    def broken(self) -> bool:
+        """Whether a promise was broken so far."""
+        return bool(self._broken)
+
     def report(self) -> list[str]:
         """Return the promises that were kept, in words, or raise :class:`BrokenPromise`."""
         if self._broken:

@@ -13,8 +13,8 @@ def crash_at(step: str, batch: int, element: str = "", *, marker: str | Path) ->
 
     It does so once: it leaves its process id in the file ``marker`` first, and where that exists nobody dies. So a
     supervised run, or the same program started again, goes on. Steps of a batch are, in order, *computed*, *paged* and
-    *answered* in a worker, and *gathered*, *recorded*, *published* and *collected* in the driver; docs/testing.md has
-    them all. ``element`` names a processing element, any without it.
+    *answered* in a worker, and *gathered*, *recorded*, *published*, *counted* and *collected* in the driver;
+    docs/testing.md has them all. ``element`` names a processing element, any without it.
 
     >>> rr.testing.crash_at("recorded", 3, marker="died")
     {'RIPRAP_CRASH_AT': 'recorded:3', 'RIPRAP_CRASH_ONCE': 'died'}

@@ -47,6 +47,15 @@ def check_source(source: Source, *, more: Callable[[], object] | None = None, pi
     with promises.promise("it has rows"):
         fetched = _fetch(source, None, pieces)
         same(any(piece.table.num_rows for piece in fetched), True, "a first fetch has rows")
+    _check_pieces(promises, source, fetched)
+    if source.PROMISE.word == "replays":
+        _check_replays(promises, source, fetched, pieces)
+    if more is not None:
+        _check_added(promises, source, fetched, pieces, more)
+    return promises.report()
+
+
+def _check_pieces(promises: Promises, source: Source, fetched: list[Fetched]) -> None:
     with promises.promise("tables have the columns and types of its schema"):
         for number, piece in enumerate(fetched):
             same(piece.table.schema, source.schema, f"the schema of piece {number}")
@@ -65,30 +74,35 @@ def check_source(source: Source, *, more: Callable[[], object] | None = None, pi
         for bad in (bad for piece in fetched for bad in piece.bad):
             same(bool(bad.position and bad.reason), True, f"{bad} has a position and a reason")
             same(bad.size >= len(bad.record), True, f"{bad} is as long as what is kept of it")
-    if source.PROMISE.word == "replays":
-        whole = _Numbered.of(fetched)
-        with promises.promise("replays: all can be asked for again, with the same numbers"):
-            whole.same_as(_Numbered.of(_fetch(source, None, pieces)), "all, fetched again")
-        with promises.promise("replays: what comes after any cursor can be asked for again"):
-            for number, piece in enumerate(fetched):
-                again = _Numbered.of(_fetch(source, piece.cursor, max(1, pieces - number - 1)))
-                rest = _Numbered.of(fetched[number + 1 :])
-                rest.same_as(
-                    again, f"what comes after the cursor of piece {number}, {piece.cursor!r}", whole=False
-                )
-    if more is not None:
-        with promises.promise("what is added comes after the newest cursor, and nothing else does"):
-            last = (
-                _fetch(source, None, pieces)[-1].cursor
-                if source.PROMISE.word == "replays"
-                else fetched[-1].cursor
+
+
+def _check_replays(promises: Promises, source: Source, fetched: list[Fetched], pieces: int) -> None:
+    whole = _Numbered.of(fetched)
+    with promises.promise("replays: all can be asked for again, with the same numbers"):
+        whole.same_as(_Numbered.of(_fetch(source, None, pieces)), "all, fetched again")
+    with promises.promise("replays: what comes after any cursor can be asked for again"):
+        for number, piece in enumerate(fetched):
+            again = _Numbered.of(_fetch(source, piece.cursor, max(1, pieces - number - 1)))
+            rest = _Numbered.of(fetched[number + 1 :])
+            rest.same_as(
+                again, f"what comes after the cursor of piece {number}, {piece.cursor!r}", whole=False
             )
-            more()
-            added = _Numbered.of(_fetch(source, last, pieces)).rows
-            same(bool(added), True, "a fetch after more was added has rows")
-            old = [row for row in added if row in _Numbered.of(fetched).rows]
-            same_rows(old, [], "rows that came before, and come again")
-    return promises.report()
+
+
+def _check_added(
+    promises: Promises, source: Source, fetched: list[Fetched], pieces: int, more: Callable[[], object]
+) -> None:
+    with promises.promise("what is added comes after the newest cursor, and nothing else does"):
+        last = (
+            _fetch(source, None, pieces)[-1].cursor
+            if source.PROMISE.word == "replays"
+            else fetched[-1].cursor
+        )
+        more()
+        added = _Numbered.of(_fetch(source, last, pieces)).rows
+        same(bool(added), True, "a fetch after more was added has rows")
+        old = [row for row in added if row in _Numbered.of(fetched).rows]
+        same_rows(old, [], "rows that came before, and come again")
 
 
 @dataclass(frozen=True, slots=True)

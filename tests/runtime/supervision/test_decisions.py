@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from riprap.errors import FormatError
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.supervision.decisions import (
-    HOPELESS,
+from riprap.runtime.supervision.decisions import HOPELESS, Patience, decide
+from riprap.runtime.supervision.failures import (
     SPARK_GONE,
     Action,
     Decision,
     Failure,
     GiveUp,
     HostLost,
+    NotReset,
     NotStarted,
-    Patience,
     ProcessDied,
     QueryFailed,
     RestartElsewhere,
@@ -29,7 +29,6 @@ from riprap.runtime.supervision.decisions import (
     RetryQuery,
     Silent,
     Stuck,
-    decide,
     describe,
     describe_action,
 )
@@ -189,6 +188,7 @@ FAILURES = st.one_of(
     st.builds(QueryFailed, **OF_ELEMENT, **ERRORS, final=st.booleans()),
     st.builds(HostLost, **OF_ELEMENT, message=st.text()),
     st.builds(Stuck, **OF_ELEMENT, seconds=st.floats(0, 100)),
+    st.builds(NotReset, **OF_ELEMENT, seconds=st.floats(0, 100)),
     st.builds(ProcessDied, **ABOUT, code=st.integers(-15, 3)),
     st.builds(Silent, **ABOUT, seconds=st.floats(0, 100)),
     st.builds(NotStarted, **ABOUT, **ERRORS, first=st.booleans()),

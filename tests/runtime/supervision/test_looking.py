@@ -89,6 +89,10 @@ def test_others_may_ask_to_stop_and_garbage_is_no_request(tmp_path: Path) -> Non
     assert supervisor._wants_stop is None
     (told,) = supervisor._folder.read_events()
     assert "stop.request is damaged: it is not JSON" in told["message"]
+    (tmp_path / "processes" / "reset-r.request").write_text("[]")
+    supervisor._hear_others()
+    *_, told = supervisor._folder.read_events()
+    assert "it holds a list, not an object" in told["message"]
 
     ask_to_stop(tmp_path, "resume")
     supervisor._hear_others()

@@ -26,7 +26,7 @@ import riprap as rr
 from riprap.cli import main
 from riprap.runtime import Patience, Supervised, supervise
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.supervision.decisions import SPARK_GONE
+from riprap.runtime.supervision.failures import SPARK_GONE
 from riprap.runtime.supervision.presence import find_presences
 from riprap.runtime.supervision.process import lives, session_of
 from riprap.state.pages import page_root

@@ -12,6 +12,7 @@ from tests.state.stores.kinds import KINDS, Open, opener
 
 from riprap.errors import StoreError
 from riprap.state.stores import Store, describe_store, files, open_store
+from riprap.state.stores.chunks import Head, read_value
 from riprap.testing import check_store
 
 
@@ -36,6 +37,23 @@ def content(store: Store) -> dict[str, dict[str, bytes]]:
 def test_every_store_keeps_its_promises(reopen: Open) -> None:
     check_store(reopen, seed=1)
     check_store(reopen, seed=2)
+
+
+def test_a_value_that_is_replaced_while_it_is_read_is_read_in_the_end() -> None:
+    heads = [Head.of(f"{n:04}".encode(), 2) for n in range(50)]
+    looked = 0
+
+    def newest() -> bytes:
+        nonlocal looked
+        looked += 1
+        return heads[looked - 1].encode()
+
+    def chunks(names: list[str]) -> list[bytes | None]:
+        # Whoever replaces a value takes the chunks of the one before it away.
+        return [b"00", b"49"] if names == heads[-1].names("a") else [b"00", None]
+
+    assert read_value("a", "store", newest, chunks).to_pybytes() == b"0049"
+    assert looked == len(heads)
 
 
 @pytest.mark.parametrize("seed", range(3, 23))

@@ -48,8 +48,9 @@ class Corruption(FaultModel):
     def apply(self, tuples: Exposed) -> Exposed:
         if not tuples.hit.any():
             return tuples
-        for number, name in enumerate(n for n in self.columns if n in tuples.columns):
+        for number, name in enumerate(self.columns):
             if self.change == "bits":
+                # Numbered whichever of them are read: what is drawn for one does not depend on the others.
                 tuples = tuples.change(name, partial(flip_bits, word=tuples.words(number)[tuples.hit]))
             else:
                 tuples = tuples.change(name, self.change)

@@ -16,7 +16,7 @@ from riprap.graph.connectors.checks import text_holds, whole_number
 from riprap.graph.connectors.files import FORMATS
 from riprap.graph.connectors.notation import CompressionOptions, WriteOptions, Writing, writing_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.connectors.sink import SinkConnector
+from riprap.graph.connectors.sink import Opened, SinkConnector, SinkOpening
 
 FileFormat = Literal["parquet", "csv", "json"]
 
@@ -41,6 +41,9 @@ class FileSink(SinkConnector):
 
     def holds(self, kind: pa.DataType) -> bool:
         return text_holds(self.format, kind)
+
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        return opening.by_files(self)
 
     def __str__(self) -> str:
         return f"{self.format} files in {self.path}"

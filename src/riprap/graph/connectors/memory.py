@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from riprap.errors import GraphError
@@ -14,7 +15,7 @@ from riprap.expressions.cells import converted, not_a, unreadable
 from riprap.graph.connectors.checks import pace, schema_of, tuples_a_second, whole_number
 from riprap.graph.connectors.columns import held
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.connectors.sink import SinkConnector
+from riprap.graph.connectors.sink import Opened, Sink, SinkConnector, SinkOpening, Target
 
 _GIVE = "give dictionaries, or a pandas, Polars or Arrow table"
 
@@ -55,12 +56,15 @@ class Callback(SinkConnector):
 
     function: Callable[[int, pa.Table], None]
 
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        return opening.by_calls(self.function)
+
     def __str__(self) -> str:
         return f"callback {getattr(self.function, '__name__', 'function')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory(SinkConnector):
+class Memory(Sink):
     """Rows kept for ``run.table(name)``: for tests and notebooks."""
 
     PROMISE: ClassVar[Promise] = Promise(
@@ -70,8 +74,28 @@ class Memory(SinkConnector):
         after_failure="holds each batch once; rows of an earlier process are gone",
     )
 
+    def target(self, schema: pa.Schema, run: str) -> Target:
+        return MemoryTarget(schema)
+
     def __str__(self) -> str:
         return "memory"
+
+
+class MemoryTarget(Target):
+    """Keeps every batch's rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._batches: dict[int, pa.Table] = {}
+
+    def write(self, batch: int, table: pa.Table, *, again: bool) -> None:
+        # Copied: a table over a mapped page would hold on to its shared memory.
+        self._batches[batch] = table.take(pa.array(np.arange(table.num_rows)))
+
+    def read(self) -> pa.Table:
+        if not self._batches:
+            return self._schema.empty_table()
+        return pa.concat_tables([self._batches[b] for b in sorted(self._batches)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +111,11 @@ class Console(SinkConnector):
     )
 
     rows: int
+
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        from riprap.adapters.console import show
+
+        return opening.by_calls(show(opening.name, self.rows))
 
     def __str__(self) -> str:
         return "screen"

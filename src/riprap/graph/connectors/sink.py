@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -11,6 +12,11 @@ from riprap.durations import Duration, seconds
 from riprap.errors import RunError
 from riprap.graph.connectors.checks import RETRY_FOR
 from riprap.graph.connectors.promise import Promise
+
+if TYPE_CHECKING:
+    from riprap.graph.connectors.file_sinks import FileSink
+
+Opened = TypeVar("Opened", covariant=True)
 
 
 class Target:
@@ -35,7 +41,23 @@ class Target:
         """Let go of the connection. It may be opened again, by the next call that needs it."""
 
 
-class SinkConnector:
+class SinkOpening(Protocol[Opened]):
+    """What a connector is opened with: each method makes, of what it gives, what publishes a sink's batches."""
+
+    name: str
+    session: Any
+
+    def by_target(self, make: Callable[[pa.Schema, str], Target], patience: float) -> Opened:
+        """Write to a target, made for a schema and a run; try a lost connection again for so many seconds."""
+
+    def by_calls(self, function: Callable[[int, pa.Table], None]) -> Opened:
+        """Call a function with the number and the rows of each batch."""
+
+    def by_files(self, connector: FileSink) -> Opened:
+        """Write a folder of files."""
+
+
+class SinkConnector(ABC):
     """Where a stream goes, as a value."""
 
     __slots__ = ()
@@ -46,8 +68,12 @@ class SinkConnector:
         """Say whether columns of a type can be written."""
         return True
 
+    @abstractmethod
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        """Have made what publishes the batches of a sink."""
 
-class Sink(SinkConnector, ABC):
+
+class Sink(SinkConnector):
     """A sink of your own, for ``app.sink(name, stream, MySink(...))``. Write :meth:`target`.
 
     >>> from dataclasses import dataclass
@@ -79,6 +105,9 @@ class Sink(SinkConnector, ABC):
         Connect in :meth:`Target.open`, not here. Client libraries are best imported there too: an application that is
         only described needs none.
         """
+
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        return opening.by_target(self.target, self.patience)
 
     @property
     def patience(self) -> float:

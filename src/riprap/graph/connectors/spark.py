@@ -27,7 +27,7 @@ from riprap.graph.connectors.checks import (
 )
 from riprap.graph.connectors.notation import PLAIN, CsvOptions, Notation, notation_of
 from riprap.graph.connectors.promise import Promise
-from riprap.graph.connectors.sink import SinkConnector
+from riprap.graph.connectors.sink import Opened, SinkConnector, SinkOpening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,11 @@ class ToSpark(SinkConnector):
 
     function: Callable[[Any, int], None]
 
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        return opening.by_calls(
+            lambda batch, table: self.function(opening.session.createDataFrame(table), batch)
+        )
+
     def __str__(self) -> str:
         return f"Spark sink {getattr(self.function, '__name__', 'function')}"
 
@@ -114,6 +119,11 @@ class ToKafka(SinkConnector):
 
     def holds(self, kind: pa.DataType) -> bool:
         return text_holds("json", kind)
+
+    def opened(self, opening: SinkOpening[Opened]) -> Opened:
+        from riprap.runtime.kafka import KafkaTarget
+
+        return opening.by_target(lambda schema, run: KafkaTarget(self, opening.session), self.retry_for)
 
     def __str__(self) -> str:
         return f"Kafka topic {self.topic} at {self.servers}"

@@ -232,7 +232,8 @@ class Saver:
                 self._record = record
             if not self._agent.alive:
                 # The next agent begins with the whole state of this record.
-                Retention(self._protection.site).collect(record, waiting, again=self._oldest)
+                again = self.oldest if self._protection.replays else None
+                Retention(self._protection.site).collect(record, waiting, again=again)
                 return
             self._agent.send(
                 "batch",
@@ -242,10 +243,14 @@ class Saver:
                 **what_came(self._protection, answers),
             )
 
-    def statuses(self, now: float) -> dict[str, dict[str, Any]]:
-        """Say for each operator how its checkpoints stand, and for how long what came in has not been saved."""
+    def statuses(self, now: float, batch: int | None = None) -> dict[str, dict[str, Any]]:
+        """Say for each operator how its checkpoints stand, and for how long what came in has not been saved.
+
+        ``batch`` is the newest on record, where that is one it has not been told of yet.
+        """
         with self._agent._changing:
-            batch = self._record.batch if self._record is not None else -1
+            if batch is None:
+                batch = self._record.batch if self._record is not None else -1
             return {name: _with_age(status, batch, now) for name, status in self._statuses.items()}
 
     def close(self, *, save: bool = False) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.adapters.retrying import Tell
-from riprap.errors import CorruptValueError, MissingPageError
+from riprap.errors import CorruptValueError, FormatError, MissingPageError
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected, Range
 from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Taken, Waiting
 from riprap.state.checkpoints.groups import put_together
@@ -77,6 +77,8 @@ class Checkpointer:
             for operator in protection.operators
         }
         if protection.replays:
+            # Nobody knows yet whether the newest cut is complete.
+            self._cut = max(map(_newest_batch, self._operators.values()), default=-1)
             self._turns = {protection.element: tuple(self._operators.values())}
         else:
             self._turns = {name: (tracked,) for name, tracked in self._operators.items()}
@@ -234,17 +236,20 @@ class Checkpointer:
 
     def _collect(self, group: Sequence[PendingOperator]) -> None:
         """Let go of old versions, and of what input they were kept for."""
-        oldest = []
+        kept: list[list[int]] = []
         for tracked in group:
             try:
-                tracked.versions.collect(tracked.protected.keep)
-                oldest += [tracked.versions.manifest(number).batch for number in tracked.versions.numbers()]
-            except Exception as error:
-                self._say(
-                    "warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}"
+                # Until the newest cut is complete, the one before it is what an element would come back from.
+                tracked.versions.collect(max(tracked.protected.keep, 2 if self._protection.replays else 1))
+                kept.append(
+                    [tracked.versions.manifest(number).batch for number in tracked.versions.numbers()]
                 )
+            except Exception as error:
+                what = f"checkpoints of '{tracked.name}'"
+                self._say("warning", what=what, message=f"old ones stay: {error}")
                 return
-        self._oldest = min(oldest)
+        if all(len(batches) > 1 for batches in kept):
+            self._oldest = min(map(min, kept))
 
     @property
     def oldest_batch(self) -> int | None:
@@ -377,3 +382,12 @@ class Checkpointer:
                 # They may have been let go meanwhile.
                 tracked.waiting[first] = merged
                 tracked.waiting = [w for w in tracked.waiting if id(w) not in gone]
+
+
+def _newest_batch(tracked: PendingOperator) -> int:
+    """Return the batch of an operator's newest version, -1 if there is none."""
+    numbers = tracked.versions.numbers()
+    try:
+        return tracked.versions.manifest(numbers[0]).batch if numbers else -1
+    except (CorruptValueError, FormatError):
+        return tracked.batch

@@ -25,7 +25,7 @@ from riprap.state.pages import LEASE
 def describe_operators(graph: Graph) -> dict[str, Any]:
     """Say of every stateful operator what people call the parts of its state, and how it is protected."""
     needed, regions = prune_columns(graph), region_by_operator(graph)
-    kept = {name for name, region in regions.items() if region.terms.outlives_host}
+    kept = {name for name, region in regions.items() if region.terms.survives("host")}
     return {
         o.name: {
             "kind": o.kind,

@@ -18,8 +18,11 @@ from riprap.runtime.checkpointing.recovery import Recovery, state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.restoring import Restored
-from riprap.state.ledger import BatchRecord, Output
+from riprap.state.ledger import BatchRecord, Output, page_prefix
 from riprap.state.stores import Store
+
+# How many batches are computed again before pages are looked at that may go.
+_COLLECT_EVERY = 16
 
 
 class RollForward:
@@ -58,7 +61,9 @@ class RollForward:
             answers = compute(records[batch])
             reach("computed-again", batch, self._element)
             rows += sum(a.activity[e.name].tuples_in for a in answers for e in self._recovery.plan.entries)
-            self._put_on_record(records[batch], answers)
+            records[batch] = self._put_on_record(records[batch], answers)
+            if (batch - base) % _COLLECT_EVERY == 0:
+                self._collect(records, base, batch)
         now = self._recovery.clock()
         count = newest.batch - base
         if count:
@@ -124,7 +129,17 @@ class RollForward:
         reach("restore-recorded", batch, self._element)
         return True
 
-    def _put_on_record(self, record: BatchRecord, answers: Sequence[Answer]) -> None:
+    def _collect(self, records: Mapping[int, BatchRecord], base: int, batch: int) -> None:
+        """Remove pages that are of no more use: of what is computed again there is as much as there is input."""
+        site = self._recovery.site
+        wanted = records[batch].pages()
+        for number in range(base, batch):
+            for name, outputs in records[number].outputs.items():
+                if not self._had(name, number):
+                    wanted.update(*(output.pages for output in outputs))
+        site.collect(lambda: wanted, before=page_prefix(epoch=site.ledger.epoch, batch=batch))
+
+    def _put_on_record(self, record: BatchRecord, answers: Sequence[Answer]) -> BatchRecord:
         """Let a record say what was computed, and tell if it is not what it had."""
         for name, before in record.outputs.items():
             now = [answer.outputs[name] for answer in answers if name in answer.outputs]
@@ -143,7 +158,9 @@ class RollForward:
             for name in record.outputs
         }
         manifests = tuple(sorted((a.manifest for a in answers), key=lambda m: m.buckets))
-        self._recovery.site.ledger.write(replace(record, manifests=manifests, outputs=outputs))
+        record = replace(record, manifests=manifests, outputs=outputs)
+        self._recovery.site.ledger.write(record)
+        return record
 
 
 def _differ(before: Sequence[Output], now: Sequence[Output]) -> bool:

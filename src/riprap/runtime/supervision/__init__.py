@@ -5,6 +5,7 @@ with supervise(app.graph(), rr.RunOptions(trigger="1s")) as run:
 """
 
 from riprap.runtime.supervision.decisions import Patience
+from riprap.runtime.supervision.regions import RegionHaltedError
 from riprap.runtime.supervision.supervised import Supervised, supervise
 
-__all__ = ["Patience", "Supervised", "supervise"]
+__all__ = ["Patience", "RegionHaltedError", "Supervised", "supervise"]

@@ -17,6 +17,16 @@
 
 The n-th restart within ``window`` waits ``backoff[n]`` seconds. To go elsewhere is to take the next master of
 ``standby``; then counting begins anew. What came before a give-up does not count: a person took the run up again.
+
+Of an element of a consistent region attempts to bring it back count, one after the other, until it has more on record:
+
+    query failed, or its pages are gone                              retry the query; from the second attempt on restart
+                                                                     the process, if nothing else is at work in it
+    not back within ``timeout``, stuck, or its process is gone       restart the process
+    ``limit`` attempts did not help, or it would be given up         halt the region
+
+What had run never before is given up all the same. A process counts anew once a region of it is halted: that may have
+been the cause.
 """
 
 from __future__ import annotations
@@ -24,6 +34,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from riprap.runtime.supervision.failures import (
+    Action,
+    Decision,
+    ElementFailure,
+    Failure,
+    GiveUp,
+    HaltRegion,
+    HostLost,
+    NotStarted,
+    QueryFailed,
+    RestartElsewhere,
+    RestartProcess,
+    RetryQuery,
+    describe,
+)
 
 # Described wrongly, not possible, or in need of a person: the next try would come to the same end.
 HOPELESS = frozenset(
@@ -38,107 +64,6 @@ HOPELESS = frozenset(
         "OwnershipError",
     }
 )
-# The exit code of a driver process whose JVM is gone: it ends itself, for nothing can be tried again in it.
-SPARK_GONE = 70
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Something that went wrong in a driver process, at a time."""
-
-    time: float
-    process: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementFailure(Failure):
-    """A failure of one element; ``batch`` is the last it has on record."""
-
-    element: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFailed(ElementFailure):
-    """A query ended with an error. ``final``: it never ran, or no other try may be made."""
-
-    error: str
-    message: str
-    final: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLost(ElementFailure):
-    """State pages that the ledger names are gone."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stuck(ElementFailure):
-    """A query is busy, and has completed no batch for so many seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessDied(Failure):
-    """A driver process is gone; ``code`` is its exit code, the negative of a signal that killed it."""
-
-    code: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silent(Failure):
-    """A driver process has given no sign of life for so many seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotStarted(Failure):
-    """A driver process has no Spark session. ``first``: the process never had one."""
-
-    error: str
-    message: str
-    first: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryQuery:
-    """Start an element's query again, in its process, after so many seconds."""
-
-    process: str
-    element: str
-    after: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartProcess:
-    """End what is left of a driver process and start another, after so many seconds."""
-
-    process: str
-    after: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartElsewhere:
-    """Restart a driver process with another Spark master."""
-
-    process: str
-    master: str
-    after: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
-    """End the run; ``error`` is the type of error it ends with, ``reason`` its text."""
-
-    error: str
-    reason: str
-
-
-Action = RetryQuery | RestartProcess | RestartElsewhere | GiveUp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,17 +85,67 @@ class Patience:
     standby: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A failure, and what was decided to do about it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StruckRegion:
+    """A region that a failure strikes: ``attempts`` of ``limit`` were made to bring back what has failed.
 
-    failure: Failure
-    action: Action
+    ``alone``: nothing but the region is at work in the process.
+    """
+
+    region: str
+    attempts: int
+    limit: int
+    alone: bool
 
 
-def decide(failure: Failure, patience: Patience, history: Sequence[Decision]) -> Action:
-    """Say what to do about a failure; ``history`` is what was decided before, oldest first."""
+def decide(
+    failure: Failure, patience: Patience, history: Sequence[Decision], struck: Sequence[StruckRegion] = ()
+) -> Action:
+    """Say what to do about a failure; ``history`` is what was decided before, oldest first.
+
+    Where it is to halt a region, ask again about the others that the failure strikes.
+    """
     past = _since_given_up(history)
+    if not struck and past and past[-1].failure == failure and isinstance(past[-1].action, HaltRegion):
+        # Its region has just been halted; what is left is the process, for the others.
+        return _restart(failure, patience, past)
+    if not struck or _never_ran(failure):
+        return _usual(failure, patience, past)
+    for region in struck:
+        if region.attempts >= region.limit:
+            tries = f"{region.limit} {'attempt' if region.limit == 1 else 'attempts'} to bring it back did not help"
+            return HaltRegion(
+                region=region.region, error=_error(failure), reason=f"{describe(failure)}; {tries}"
+            )
+    action = _reset(failure, patience, past, struck[0])
+    if isinstance(action, GiveUp):
+        return HaltRegion(region=struck[0].region, error=action.error, reason=action.reason)
+    return action
+
+
+def _never_ran(failure: Failure) -> bool:
+    match failure:
+        case QueryFailed(final=True) | NotStarted(first=True):
+            return True
+    return False
+
+
+def _reset(failure: Failure, patience: Patience, past: Sequence[Decision], region: StruckRegion) -> Action:
+    """Make another attempt to bring back what belongs to a region."""
+    match failure:
+        case QueryFailed(error=error, message=message) | NotStarted(error=error, message=message):
+            if error in HOPELESS:
+                return GiveUp(error=error, reason=message)
+    match failure:
+        case HostLost() | QueryFailed():
+            if region.attempts == 0 or not region.alone:
+                after = patience.delay + _backoff(patience, region.attempts)
+                return RetryQuery(process=failure.process, element=failure.element, after=after)
+    return _restart(failure, patience, past)
+
+
+def _usual(failure: Failure, patience: Patience, past: Sequence[Decision]) -> Action:
+    """Decide about what belongs to no region."""
     hopeless = _hopeless(failure, patience, past)
     if hopeless is not None:
         return hopeless
@@ -240,21 +215,39 @@ def _failed_before(failure: ElementFailure, patience: Patience, past: Sequence[D
 
 
 def _restart(failure: Failure, patience: Patience, past: Sequence[Decision]) -> Action:
-    moves = [
-        i
-        for i, d in enumerate(past)
-        if isinstance(d.action, RestartElsewhere) and d.action.process == failure.process
-    ]
+    anew = [i for i, d in enumerate(past) if _begins_anew(d, failure.process)]
     restarts = sum(
         isinstance(d.action, RestartProcess)
         and d.action.process == failure.process
         and failure.time - d.failure.time <= patience.window
-        for d in past[moves[-1] + 1 if moves else 0 :]
+        for d in past[anew[-1] + 1 if anew else 0 :]
     )
     if restarts >= patience.restarts:
         return _go_elsewhere(failure, patience, past)
-    wait = patience.backoff[min(restarts, len(patience.backoff) - 1)] if patience.backoff else 0.0
-    return RestartProcess(process=failure.process, after=patience.delay + wait)
+    return RestartProcess(process=failure.process, after=patience.delay + _backoff(patience, restarts))
+
+
+def _begins_anew(decision: Decision, process: str) -> bool:
+    """Say whether restarts of a process before this do not count any more."""
+    match decision.action:
+        case RestartElsewhere():
+            return decision.action.process == process
+        case HaltRegion():
+            return decision.failure.process == process
+    return False
+
+
+def _backoff(patience: Patience, tries: int) -> float:
+    return patience.backoff[min(tries, len(patience.backoff) - 1)] if patience.backoff else 0.0
+
+
+def _error(failure: Failure) -> str:
+    match failure:
+        case QueryFailed(error=error) | NotStarted(error=error):
+            return error
+        case HostLost():
+            return "MissingPageError"
+    return "RunError"
 
 
 def _go_elsewhere(failure: Failure, patience: Patience, past: Sequence[Decision]) -> Action:
@@ -267,41 +260,3 @@ def _go_elsewhere(failure: Failure, patience: Patience, past: Sequence[Decision]
             return GiveUp(error=error, reason=message)
     tries = f"{patience.restarts} restarts within {patience.window:g} s did not help"
     return GiveUp(error="RunError", reason=f"{describe(failure)}; {tries}")
-
-
-def describe(failure: Failure) -> str:
-    """Say in a line what went wrong."""
-    match failure:
-        case QueryFailed(element=element, error=error, message=message):
-            return f"element '{element}' failed: {error}: {message.splitlines()[0] if message else ''}"
-        case HostLost(element=element):
-            return f"element '{element}': state pages are gone"
-        case Stuck(element=element, batch=batch, seconds=seconds):
-            return f"element '{element}' has completed no batch after {batch} for {seconds:.0f} s"
-        case ProcessDied(process=process, code=code) if code == SPARK_GONE:
-            return f"driver process '{process}' lost its JVM"
-        case ProcessDied(process=process, code=code):
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-            return f"driver process '{process}' {how}"
-        case Silent(process=process, seconds=seconds):
-            return f"driver process '{process}' has been silent for {seconds:.0f} s"
-        case NotStarted(process=process, message=message):
-            return f"driver process '{process}' has no Spark: {message.splitlines()[0] if message else ''}"
-    raise TypeError(f"no failure: {failure!r}")
-
-
-def describe_action(action: Action) -> str:
-    """Say in a few words what is done about it."""
-    match action:
-        case RetryQuery(element=element, after=after):
-            return f"starting '{element}' again{_soon(after)}"
-        case RestartProcess(process=process, after=after):
-            return f"restarting process '{process}'{_soon(after)}"
-        case RestartElsewhere(process=process, master=master, after=after):
-            return f"restarting process '{process}' at {master}{_soon(after)}"
-        case GiveUp():
-            return "giving up"
-
-
-def _soon(after: float) -> str:
-    return f" in {after:g} s" if after else ""

@@ -4,11 +4,11 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
 
     supervisor -> driver                                          driver -> supervisor
     open    folder, master, config, paths, log, warm              ready       master, java, cores
-    start   process, elements, resume, and how to run             not started error, message
+    start   process, elements, aside, resume, how to run            not started error, message
     retry   element                                               started     element, restore, lost, batch
-    stop    finish what is under way; or, resume, leave it        failed      element, error, message, batch, final
-    halt    between two batches, at once                          caught up   element
-                                                                  beat        elements: {name: [batch, busy]}
+    set aside  element, until it is retried                       failed      element, error, message, batch, final
+    stop    finish what is under way; or, resume, leave it        caught up   element
+    halt    between two batches, at once                          beat        elements: {name: [batch, busy]}
                                                                   ended       element
 
 A driver whose pipe is closed has lost its supervisor, and ends itself.
@@ -47,7 +47,7 @@ from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
 from riprap.runtime.start import hire_early, layout_of, spark_of, stages_of
-from riprap.runtime.supervision.decisions import SPARK_GONE
+from riprap.runtime.supervision.failures import SPARK_GONE
 from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warm_up import warm_up
 
@@ -116,6 +116,8 @@ class Driver:
                     self._start(graph, options, session, message)
                 case {"say": "retry", "element": element} if self._crew is not None:
                     self._crew.retry(element)
+                case {"say": "set aside", "element": element} if self._crew is not None:
+                    self._crew.set_aside(element)
                 case {"say": "stop", "resume": resume} if self._crew is not None:
                     self._crew.stop(resume=resume)
                 case {"say": "halt"}:
@@ -181,7 +183,7 @@ class Driver:
         whole = [graph[s.name] for s in sources]
         crew = Crew(launch, plans, housing, report_by(self._link, session))
         self._crew = crew
-        crew.begin(order["elements"], resume=order["resume"])
+        crew.begin(set(order["elements"]) - set(order["aside"]), resume=order["resume"])
         # Elements have looked for their brokers before they started.
         self._brokers = BrokerWatch((s for s in whole if isinstance(s, Source)), self._folder.event)
         if order["stopping"] is not None:

@@ -1,7 +1,8 @@
 """Failures, decisions and recoveries as events of the run's folder, from which they are read back.
 
     {"event": "failure",   "format": "riprap-supervision/1", "what": "ProcessDied", "process": "main", "code": -9, ...}
-    {"event": "decision",  "what": "RestartProcess", "process": "main", "after": 0.0}      of the failure before it
+    {"event": "decision",  "what": "RestartProcess", "process": "main", "after": 0.0}      of the failure before it;
+                           where that is to halt a region, another may come for what else is at work in the process
     {"event": "recovered", "element": "sums", "process": "main", "failure": "ProcessDied",
                            "detect": 0.1, "restart": 2.3, "restore": 0.4, "catch_up": 1.1, "lost": 0, "spare": true}
 
@@ -17,28 +18,30 @@ from typing import Any
 
 from riprap.errors import FormatError
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.supervision import decisions
-from riprap.runtime.supervision.decisions import Action, Decision, Failure
+from riprap.runtime.supervision import failures
+from riprap.runtime.supervision.failures import Action, Decision, Failure
 
 FORMAT = "riprap-supervision/1"
 _FAILURES: Mapping[str, type[Failure]] = {
     kind.__name__: kind
     for kind in (
-        decisions.QueryFailed,
-        decisions.HostLost,
-        decisions.Stuck,
-        decisions.ProcessDied,
-        decisions.Silent,
-        decisions.NotStarted,
+        failures.QueryFailed,
+        failures.HostLost,
+        failures.Stuck,
+        failures.NotReset,
+        failures.ProcessDied,
+        failures.Silent,
+        failures.NotStarted,
     )
 }
 _ACTIONS: Mapping[str, type[Action]] = {
     kind.__name__: kind
     for kind in (
-        decisions.RetryQuery,
-        decisions.RestartProcess,
-        decisions.RestartElsewhere,
-        decisions.GiveUp,
+        failures.RetryQuery,
+        failures.RestartProcess,
+        failures.RestartElsewhere,
+        failures.GiveUp,
+        failures.HaltRegion,
     )
 }
 
@@ -63,12 +66,13 @@ class Recovered:
         return self.detect + self.restart + self.restore + self.catch_up
 
 
-def note_decision(folder: RunFolder, decision: Decision) -> None:
-    """Write down a failure and what was decided."""
+def note_decision(folder: RunFolder, decision: Decision, *, further: bool = False) -> None:
+    """Write down a failure and what was decided; ``further``: the failure is that of the decision before."""
     failure, action = decision.failure, decision.action
     details = {k: v for k, v in asdict(failure).items() if k != "time"}
-    # The event's own time is when it was written down; a failure's is when it was noticed.
-    folder.event("failure", format=FORMAT, what=type(failure).__name__, noticed=failure.time, **details)
+    if not further:
+        # The event's own time is when it was written down; a failure's is when it was noticed.
+        folder.event("failure", format=FORMAT, what=type(failure).__name__, noticed=failure.time, **details)
     folder.event("decision", what=type(action).__name__, **asdict(action))
 
 
@@ -91,7 +95,6 @@ def read_history(events: Iterable[Mapping[str, Any]]) -> list[Decision]:
             failure = _failure(event)
         elif event["event"] == "decision" and failure is not None:
             history.append(Decision(failure, _made(_ACTIONS, event)))
-            failure = None
     return history
 
 
@@ -108,9 +111,17 @@ def tell(event: Mapping[str, Any]) -> str | None:
     """Say in a line, to people, what an event of these is about; None for others."""
     match event:
         case {"event": "failure"}:
-            return decisions.describe(_failure(event))
+            return failures.describe(_failure(event))
         case {"event": "decision", "what": what} if what != "GiveUp":
-            return decisions.describe_action(_made(_ACTIONS, event))
+            return failures.describe_action(_made(_ACTIONS, event))
+        case {"event": "region halted", "region": region, "cause": cause, "remedy": remedy}:
+            return (
+                f"region '{region}' is halted, and what is not in it goes on: {cause}. To reset it: {remedy}"
+            )
+        case {"event": "region reset asked", "region": region}:
+            return f"region '{region}' is to be reset"
+        case {"event": "region reset", "region": region, "seconds": seconds}:
+            return f"region '{region}' is reset after {seconds:.1f} s"
         case {"event": "recovered"}:
             (back,) = read_recovered([event])
             lost = f", {back.lost:,} tuples passed over" if back.lost else ""

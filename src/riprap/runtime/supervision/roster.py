@@ -4,12 +4,15 @@ element    waiting --told--> starting --started--> running --ended--> ended
                              ^    |                   |
                              |    v                   |
                              '-- down <---------------'      a failed query, or the end of its process
+
+    any of these but ended --its region is halted--> halted --its reset is asked for--> down
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,21 +61,32 @@ class ReturningElement:
 
 @dataclass(slots=True)
 class ElementState:
-    """How an element stands. ``fresh``: no batch has completed since its query started."""
+    """How an element stands. ``fresh``: no batch has completed since its query started.
+
+    ``began`` is when it was told to start, ``calm_since`` since when it has had nothing to do.
+    """
 
     process: str
-    phase: Literal["waiting", "starting", "running", "down", "ended"] = "waiting"
+    phase: Literal["waiting", "starting", "running", "down", "halted", "ended"] = "waiting"
     ran: bool = False
     fresh: bool = True
     batch: int = -1
     busy: bool = False
     moved: float = 0.0
+    began: float = 0.0
+    caught_up: bool = False
+    calm_since: float | None = None
     retry_at: float | None = None
     recovery: ReturningElement | None = None
 
     def start(self) -> None:
         """Note that it is told to start: from now on it is waited for."""
         self.phase, self.fresh, self.moved = "starting", True, time.monotonic()
+        self.began, self.caught_up, self.calm_since = self.moved, False, None
+
+    def let_be(self) -> None:
+        """Note that its region is halted: nobody waits for it."""
+        self.phase, self.retry_at, self.recovery = "halted", None, None
 
     def beat(self, batch: int, busy: bool) -> None:
         """Note the newest batch on record, and whether another is under way."""
@@ -80,6 +94,10 @@ class ElementState:
             self.moved = time.monotonic()
         if batch != self.batch:
             self.fresh = False
+        if busy:
+            self.calm_since = None
+        elif self.calm_since is None:
+            self.calm_since = time.monotonic()
         self.batch, self.busy = batch, busy
 
     def patience(self, patience: Patience) -> float:
@@ -104,8 +122,45 @@ class ProcessState:
 
     @property
     def open(self) -> dict[str, ElementState]:
-        """The elements that have not ended."""
-        return {name: e for name, e in self.elements.items() if e.phase != "ended"}
+        """The elements that have not ended, and are not halted."""
+        return {name: e for name, e in self.elements.items() if e.phase not in ("ended", "halted")}
+
+    @property
+    def halted(self) -> list[str]:
+        """The elements whose region is halted."""
+        return [name for name, e in self.elements.items() if e.phase == "halted"]
+
+    def let_be(self, names: Iterable[str], *, hung: bool) -> None:
+        """Halt elements, and the process if nothing else is at work in it; ``hung``: it may not listen.
+
+        One that hangs and has others to run is to be restarted.
+        """
+        for name in names:
+            self.elements[name].let_be()
+            if self.driver is not None and self.told and not hung:
+                self.driver.link.send("set aside", element=name)
+        if self.open:
+            return
+        self.restart_at = None
+        if self.driver is not None and (hung or not self.driver.ready):
+            self.driver.end()
+            self.driver = None
+        elif self.driver is not None:
+            self.driver.halt()
+
+    def revive(self, names: Iterable[str]) -> None:
+        """Let elements that were halted start again, in a new process if there is none."""
+        now, idle = time.monotonic(), not self.open
+        for name in names:
+            self.elements[name].phase = "down"
+        if self.driver is not None and self.driver.halted:
+            self.driver.end()
+            self.driver = None
+        if self.driver is not None and self.told:
+            for name in names:
+                self.elements[name].retry_at = now
+        elif self.driver is None and idle:
+            self.restart_at, self.told = now, False
 
     def started(self, name: str, batch: int, restore: float, lost: int) -> None:
         """Note that an element has started; those after it have their time from now on."""

@@ -26,7 +26,8 @@ from riprap.runtime.start import calling_off, open_folder, settle
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered, read_history, read_recovered
 from riprap.runtime.supervision.presence import FOLDER
-from riprap.runtime.supervision.requests import forget_stop
+from riprap.runtime.supervision.regions import RegionHaltedError
+from riprap.runtime.supervision.requests import forget_requests
 from riprap.runtime.supervision.roster import Conditions
 from riprap.runtime.supervision.supervisor import Supervisor
 from riprap.runtime.supervision.warm_up import forget_warming
@@ -80,7 +81,7 @@ def supervise(
         sweep(page_root(), clock=clock)
         changes = accept_changes(folder, graph, ignore_state=options.ignore_state, fresh=options.fresh)
         (folder.path / FOLDER).mkdir(mode=0o700, exist_ok=True)
-        forget_stop(folder.path)
+        forget_requests(folder.path)
         # What users close over, passwords included, is in it.
         save_private(folder.path / "graph.pickle", pickled)
         supervisor = Supervisor(
@@ -150,6 +151,11 @@ class Supervised:
         self._recovered += read_recovered(self._events.new())
         return list(self._recovered)
 
+    @property
+    def halted(self) -> dict[str, str]:
+        """The consistent regions that are halted, each with the cause; the rest of the run goes on."""
+        return self._supervisor.halted
+
     def await_ready(self) -> None:
         """Wait until every driver process has its Spark session."""
         self._await(self._supervisor.ready)
@@ -162,7 +168,8 @@ class Supervised:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the input is used up, and raise what went wrong if the supervisor has given up.
 
-        Return False if ``timeout`` seconds passed first. A run with a trigger goes on until it is stopped.
+        Return False if ``timeout`` seconds passed first. A run with a trigger goes on until it is stopped, and so does
+        one of which a region is halted.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         # In slices: a thread that joins without end cannot be interrupted.
@@ -181,7 +188,8 @@ class Supervised:
         With ``resume`` the run can be taken up again with its folder, and goes on as if it had never been stopped:
         state stays in the host's memory, and protected operators are saved as they are.
 
-        Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again.
+        Raise what went wrong, if something did that :meth:`wait` has not raised; the run can then be taken up again. So
+        it is, in either case, where a region is halted.
         """
         self._supervisor.stop(resume=resume)
         while self._supervisor.thread.is_alive():
@@ -219,6 +227,13 @@ class Supervised:
                 raise RunError(f"the supervisor failed: {error!r}") from error
             other = left_behind(self.folder.parent) if self._vain else ""
             raise (type(error)(f"{error}{other}") if other else error) from error
+        if self.halted:
+            self._raised = True
+            causes = "; ".join(f"region '{name}': {cause}" for name, cause in self.halted.items())
+            raise RegionHaltedError(
+                f"the run was stopped while a part of it was halted. {causes}. Take it up again: its folder is "
+                f"{self.folder}"
+            )
 
     def _close(self) -> None:
         if self._closed:

@@ -5,14 +5,12 @@ It has no Spark of its own. One thread does everything; others leave wishes (:me
 
 from __future__ import annotations
 
-import dataclasses
 import select
 import threading
 import time
-from typing import Any
+from typing import Literal
 
 from riprap.compiler import compile_graph
-from riprap.errors import FormatError
 from riprap.graph.graph import Graph
 from riprap.runtime.changes import Changes
 from riprap.runtime.failures import named_error
@@ -20,11 +18,15 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Message
 from riprap.runtime.run import Close
 from riprap.runtime.site import Housing
-from riprap.runtime.start import keep_state_layout, options_of, settle_buckets
-from riprap.runtime.supervision.decisions import (
+from riprap.runtime.supervision.controllers import RegionControllers
+from riprap.runtime.supervision.decisions import decide
+from riprap.runtime.supervision.drivers import TICK_SECONDS, Drivers
+from riprap.runtime.supervision.failures import (
+    Action,
     Decision,
     Failure,
     GiveUp,
+    HaltRegion,
     HostLost,
     NotStarted,
     ProcessDied,
@@ -32,15 +34,14 @@ from riprap.runtime.supervision.decisions import (
     RestartElsewhere,
     RestartProcess,
     RetryQuery,
-    Silent,
-    Stuck,
-    decide,
+    failure_of,
 )
-from riprap.runtime.supervision.drivers import TICK_SECONDS, Drivers
 from riprap.runtime.supervision.journal import note_decision, note_recovered
+from riprap.runtime.supervision.orders import Orders
 from riprap.runtime.supervision.process import DriverProcess
-from riprap.runtime.supervision.requests import Stop, asked_to_stop, forget_stop
+from riprap.runtime.supervision.requests import Requests, Stop
 from riprap.runtime.supervision.roster import Conditions, ElementState, ProcessState, ReturningElement
+from riprap.runtime.supervision.silence import silences
 
 
 class Supervisor:
@@ -58,17 +59,11 @@ class Supervisor:
         history: list[Decision],
     ) -> None:
         self.thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
-        self._graph = graph
-        self._conditions = conditions
         self._folder = folder
-        self._housing = housing
-        self._changes = changes
         self._resume = resume
         self._patience = conditions.patience
-        self._options = conditions.options
         self._history = history
         self._clock = conditions.options.clock
-        self._buckets = 0
         self.drivers = Drivers(conditions, folder)
         self._wants_stop: Stop | None = None
         self._wants_halt = False
@@ -79,15 +74,27 @@ class Supervisor:
         self.error: BaseException | None = None
         self._processes: dict[str, ProcessState] = {}
         layout = compile_graph(graph, buckets=1, tasks=1)
+        fresh = conditions.options.fresh
+        self._regions = RegionControllers(layout, folder, resume=resume, fresh=fresh)
+        self._requests = Requests(folder)
+        self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
         for plan in layout.plans:
             name = graph.processes.get(plan.name, "main")
             process = self._processes.setdefault(name, ProcessState(conditions.options.master))
-            process.elements[plan.name] = ElementState(name)
+            phase: Literal["halted", "waiting"] = (
+                "halted" if plan.region in self._regions.halted else "waiting"
+            )
+            process.elements[plan.name] = ElementState(name, phase)
 
     @property
     def elements(self) -> list[str]:
         """The processing elements by name."""
         return [name for process in self._processes.values() for name in process.elements]
+
+    @property
+    def halted(self) -> dict[str, str]:
+        """The regions that are halted, each with the cause."""
+        return self._regions.halted
 
     def stop(self, *, resume: bool = False) -> None:
         """Let all elements come to an orderly end, or be taken up again later."""
@@ -152,6 +159,8 @@ class Supervisor:
 
     def _hear(self, driver: DriverProcess, message: Message) -> None:
         owner = self._owner(driver)
+        if self._is_let_be(message.get("element")) and message["say"] != "ended":
+            return
         match message:
             case {"say": "ready"}:
                 driver.ready = message
@@ -168,61 +177,73 @@ class Supervisor:
                     self._element(name).beat(batch, busy)
             case {"say": "started", "element": name} if owner is not None:
                 owner[1].started(name, message["batch"], message["restore"], message["lost"])
+                self._regions.start(name, message["batch"])
             case {"say": "caught up", "element": name}:
                 self._caught_up(name, self._element(name))
             case {"say": "ended", "element": name}:
                 self._element(name).phase = "ended"
-            case {"say": "failed", "element": name} if owner is not None:
-                self._failed(owner[0], name, message, driver.unheard)
+            case {"say": "failed"} if owner is not None:
+                self._decide(failure_of(owner[0], message, self._clock()), driver.unheard)
+
+    def _is_let_be(self, element: str | None) -> bool:
+        """Say whether an element is halted: what it did before it heard of that does not matter."""
+        return any(element in process.halted for process in self._processes.values())
+
+    def _elements(self) -> dict[str, ElementState]:
+        return {name: e for process in self._processes.values() for name, e in process.elements.items()}
 
     def _element(self, name: str) -> ElementState:
-        return next(p.elements[name] for p in self._processes.values() if name in p.elements)
+        return self._elements()[name]
 
     def _caught_up(self, name: str, element: ElementState) -> None:
+        element.caught_up = True
         if element.recovery is not None:
             note_recovered(self._folder, element.recovery.recovered(name, element.process))
             element.recovery = None
 
-    def _failed(self, process: str, name: str, message: Message, detect: float) -> None:
-        about = {"time": self._clock(), "process": process, "element": name, "batch": message["batch"]}
-        failure: Failure
-        if message["error"] == "MissingPageError":
-            failure = HostLost(**about, message=message["message"])
-        else:
-            final = message["final"]
-            failure = QueryFailed(**about, error=message["error"], message=message["message"], final=final)
-        self._decide(failure, detect)
-
     # What they do not say
 
     def _look(self) -> None:
-        now = time.monotonic()
-        for name, process in self._processes.items():
-            driver = process.driver
-            if driver is None or driver.halted:
-                continue
-            limit = self._patience.silent if driver.ready else self._patience.starting
-            since = driver.heard if driver.ready else driver.began
-            if now - since > limit:
-                self._decide(Silent(time=self._clock(), process=name, seconds=now - since), now - since)
-                continue
-            for element, state in process.elements.items():
-                quiet = now - state.moved
-                if quiet > state.patience(self._patience):
-                    at, batch = self._clock(), state.batch
-                    self._decide(
-                        Stuck(time=at, process=name, element=element, batch=batch, seconds=quiet), quiet
-                    )
-                    break
+        for failure, seconds in silences(self._processes, self._patience, time.monotonic(), self._clock):
+            self._decide(failure, seconds)
+        for late in self._regions.look(self._elements(), self._clock()):
+            # Another that is late may have ended its process just now. In a run that is to stop nothing is.
+            if self._wants_stop is None and self._element(late.element).phase in ("starting", "running"):
+                self._decide(late, late.seconds)
 
     # What is done about it
 
     def _decide(self, failure: Failure, detect: float) -> None:
-        action = decide(failure, self._patience, self._history)
-        decision = Decision(failure, action)
-        self._history.append(decision)
-        note_decision(self._folder, decision)
-        now, kind = time.monotonic(), type(failure).__name__
+        """Decide about a failure; where a region of it is halted, decide about what else it has struck."""
+        process, further = self._processes[failure.process], False
+        gone = not isinstance(failure, QueryFailed | HostLost)
+        while True:
+            # A run that is to stop waits for nobody to reset a region.
+            struck = self._regions.struck(failure, process.open) if self._wants_stop is None else ()
+            action = decide(failure, self._patience, self._history, struck)
+            decision = Decision(failure, action)
+            self._history.append(decision)
+            note_decision(self._folder, decision, further=further)
+            if not isinstance(action, HaltRegion):
+                if struck and not isinstance(action, GiveUp):
+                    self._regions.begin_attempts(failure, process.open)
+                self._carry_out(action, type(failure).__name__, detect)
+                return
+            self._halt_region(action, hung=process if gone else None)
+            if not (gone and process.open):
+                return
+            further = True
+
+    def _halt_region(self, action: HaltRegion, *, hung: ProcessState | None) -> None:
+        self._regions.halt(action)
+        names = self._regions.elements(action.region)
+        for process in self._processes.values():
+            own = [n for n in names if n in process.elements and process.elements[n].phase != "ended"]
+            if own:
+                process.let_be(own, hung=process is hung)
+
+    def _carry_out(self, action: Action, kind: str, detect: float) -> None:
+        now = time.monotonic()
         match action:
             case RetryQuery(element=name, after=after):
                 element = self._element(name)
@@ -242,6 +263,7 @@ class Supervisor:
                         element.recovery = element.recovery or ReturningElement(kind, now, detect)
             case GiveUp(error=error, reason=reason):
                 self.error = named_error(error, reason)
+                self._regions.forget()
                 self._folder.event("failed", error=error, message=reason)
 
     def _act(self) -> None:
@@ -262,13 +284,13 @@ class Supervisor:
         self._hear_others()
         if self._wants_stop is not None:
             self._pass_on_stop()
-        if not self.up.is_set() and all(e.ran for p in self._processes.values() for e in p.elements.values()):
+        elements = list(self._elements().values())
+        if not self.up.is_set() and all(e.ran or e.phase == "halted" for e in elements):
             if not self._resume:
                 self._folder.be_latest()
             self.was_up = True
             self.up.set()
-        elements = [e for p in self._processes.values() for e in p.elements.values()]
-        calm = all(e.phase in ("running", "ended") and e.recovery is None for e in elements)
+        calm = all(e.phase in ("running", "halted", "ended") and e.recovery is None for e in elements)
         if calm and self.up.is_set() and self._wants_stop is None:
             self.drivers.keep_spare()
 
@@ -284,7 +306,8 @@ class Supervisor:
         if not self.ready.is_set():
             if len(ready) < len(self._processes):
                 return
-            self._settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
+            self._orders.settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
+            self._regions.begin()
             self.ready.set()
         for name, process in self._processes.items():
             if process in ready and not process.told and process.driver is not None and process.driver.ready:
@@ -292,53 +315,25 @@ class Supervisor:
                 process.told_to_stop = self._wants_stop is not None
                 for element in process.open.values():
                     element.start()
-                process.driver.link.send(
-                    "start", **self._orders(name, process, process.driver.ready["cores"])
-                )
-
-    def _settle(self, sessions: list[Message]) -> None:
-        """Settle what depends on the sessions, and write down what is run."""
-        options = self._options
-        tasks = options.parallelism or max(int(s["cores"]) for s in sessions)
-        self._changes.make()
-        self._buckets = settle_buckets(self._folder, options.buckets, tasks)
-        layout = compile_graph(self._graph, buckets=self._buckets, tasks=tasks)
-        keep_state_layout(self._folder, layout)
-        self._folder.describe(
-            self._graph.name,
-            options_of(layout, self._housing, options),
-            options.notes or {},
-            master=sessions[0]["master"],
-            java=sessions[0]["java"],
-        )
-        self._folder.event("resumed" if self._resume else "started")
-
-    def _orders(self, name: str, process: ProcessState, cores: int) -> dict[str, Any]:
-        going = process.open
-        return {
-            "process": name,
-            "elements": list(going),
-            "resume": [name for name, element in going.items() if self._resume or element.ran],
-            "housing": dataclasses.asdict(self._housing),
-            "buckets": self._buckets,
-            "tasks": self._options.parallelism or cores,
-            "store": self._options.store,
-            "stopping": self._wants_stop,
-        }
+                order = self._orders.to_start(name, process, process.driver.ready, self._wants_stop)
+                process.driver.link.send("start", **order)
 
     def _hear_others(self) -> None:
-        """Stop if another process has asked for it."""
-        try:
-            asked = asked_to_stop(self._folder.path)
-        except FormatError as error:
-            # Nobody's garbage ends a run.
-            forget_stop(self._folder.path)
-            self._folder.event("warning", message=str(error))
-            return
-        if asked is not None:
-            self.stop(resume=asked == "resume")
+        """Do what other processes have asked for."""
+        stop = self._requests.stop()
+        if stop is not None:
+            self.stop(resume=stop == "resume")
+        for region in self._requests.resets():
+            if self._wants_stop is None and self._regions.ask(region, self._elements()):
+                for process in self._processes.values():
+                    own = [n for n in process.halted if n in self._regions.elements(region)]
+                    if own:
+                        process.revive(own)
 
     def _pass_on_stop(self) -> None:
+        if self._regions.halted:
+            # What is on its way to a halted region, and what it holds, is not to go.
+            self._wants_stop = "resume"
         for process in self._processes.values():
             if process.told and not process.told_to_stop and process.driver is not None:
                 process.told_to_stop = True
@@ -346,4 +341,5 @@ class Supervisor:
 
     def _over(self) -> bool:
         done = not any(process.open for process in self._processes.values())
-        return done or self._wants_halt or self.error is not None
+        waits = self._wants_stop is None and bool(self._regions.halted)
+        return (done and not waits) or self._wants_halt or self.error is not None

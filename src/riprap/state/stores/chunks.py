@@ -21,7 +21,8 @@ from riprap.errors import CorruptValueError, FormatError
 from riprap.state.stores.base import Buffer, view
 
 FORMAT = "riprap-value/1"
-_ATTEMPTS = 5
+# Each is made because somebody replaced the value within the one before it.
+_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)

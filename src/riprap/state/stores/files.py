@@ -25,7 +25,8 @@ from riprap.state.stores.packs import (
 
 # A pack that is live to less than a third is written again, unless it is too small to matter.
 _WORTH_REWRITING = 1 << 20
-_ATTEMPTS = 5
+# Each is made because somebody took the file away within the one before it.
+_ATTEMPTS = 100
 
 
 @dataclass

@@ -1,0 +1,162 @@
+"""What consistent regions cost, after the third paper's figure 7, and how quickly they are back after a host is lost.
+
+Five applications with regions that are cut every so often against none; windows of many MB; chains of operators without
+state; plain Structured Streaming with its checkpoints on the same jobs; recovery. A run in a region is compared with
+the unprotected ones before and after it, and the ratio is the median over such pairs. Results are kept after every
+round, so one can stop, use what there is, and go on some other time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import riprap as rr
+from riprap.errors import NotYetError, RunError
+from riprap_bench.checkpoint_plan import Track
+from riprap_bench.measuring import Report, about, rounded
+from riprap_bench.regions_beside import measure_plain
+from riprap_bench.regions_plan import PARTS, Part, Plan
+from riprap_bench.regions_recovery import measure_recovery
+from riprap_bench.regions_rounds import Ran, Rounds
+from riprap_bench.regions_runs import Bench
+from riprap_bench.regions_table import table as table
+from riprap_bench.trial import MASTER, SETTINGS
+
+FORMAT = "riprap-bench-regions/1"
+FULL = Plan()
+QUICK = Plan(
+    only=("apps", "plain"),
+    repetitions=1,
+    long_repetitions=0,
+    seconds=2.5,
+    names=("vwap", "lois"),
+    plain_names=("wordcount-files",),
+    periods=(1.0,),
+    sizes=(8,),
+    lengths=(8,),
+    parallel=(1,),
+    period=1.0,
+    losses=1,
+)
+
+Keep = Callable[[dict[str, Any]], None]
+
+
+def run(
+    quick: bool,
+    report: Report,
+    *,
+    only: Sequence[Part] = (),
+    repetitions: int | None = None,
+    seconds: float | None = None,
+    long_seconds: float | None = None,
+    earlier: Mapping[str, Any] | None = None,
+    keep: Keep = lambda result: None,
+    show: Callable[[float], None] = lambda share: None,
+) -> dict[str, Any]:
+    """Run the experiments, or ``only`` some, as far as they are not in an ``earlier`` result; its other parts stay.
+
+    ``keep`` hears of the result so far, ``show`` of the share that is done.
+    """
+    plan = QUICK if quick else FULL
+    given: dict[str, Any] = {"repetitions": repetitions, "seconds": seconds, "long_seconds": long_seconds}
+    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    unknown = [part for part in only if part not in PARTS]
+    if unknown:
+        raise RunError(f"there is no part '{unknown[0]}'; there are: {', '.join(PARTS)}")
+    plan = replace(plan, only=tuple(only) or plan.only)
+    refuse_if_not_carried_out()
+    return run_plan(plan, report, earlier=earlier, keep=keep, show=show, quick=quick)
+
+
+def refuse_if_not_carried_out() -> None:
+    """Say so at once, and not after the first unprotected run, where this version has no regions yet."""
+    if not rr.consistent(period="1s").CARRIED_OUT:
+        raise NotYetError(
+            "consistent regions are not carried out by this version: there is nothing to measure"
+        )
+
+
+def run_plan(
+    plan: Plan,
+    report: Report,
+    *,
+    earlier: Mapping[str, Any] | None = None,
+    keep: Keep = lambda result: None,
+    show: Callable[[float], None] = lambda share: None,
+    quick: bool = False,
+    session: Any = None,
+) -> dict[str, Any]:
+    """Run a plan in a temporary folder; in a ``session`` of Spark's, if one is given."""
+    if earlier is not None and earlier.get("format") != FORMAT:
+        raise RunError(f"the result that is there is not of format {FORMAT!r}: move it away")
+    parts: dict[str, Any] = dict((earlier or {}).get("parts", {}))
+    estimate = plan.estimate()
+    track = Track(sum(estimate.values()), report, show)
+    shown = ", ".join(f"{part} {seconds / 60:.0f}" for part, seconds in estimate.items())
+    report(f"this takes about {track.total / 60:.0f} minutes: {shown}")
+
+    def put(part: str, sittings: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> None:
+        parts[part] = rounded({**found, "sittings": sittings})
+        keep({"format": FORMAT, "parts": dict(parts)})
+
+    def go_on(part: Part) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+        """Return what there is of a part, and its sittings with a new one; both must be of the same kind."""
+        report(f"{part}, about {estimate[part] / 60:.0f} minutes")
+        there = parts.get(part, {"sittings": []})
+        this = _described(plan, quick)
+        for sitting in there["sittings"]:
+            for name in ("seed", "quick", "protecting"):
+                if sitting[name] != this[name]:
+                    raise RunError(
+                        f"the result that is there has {part} measured with {name} {sitting[name]}, and this would be "
+                        f"{this[name]}: use the same, or another file"
+                    )
+        return there, [*there["sittings"], this]
+
+    with tempfile.TemporaryDirectory(prefix="riprap-bench-") as name:
+        folder = Path(name)
+        if "recovery" in plan.only:
+            put("recovery", [_described(plan, quick)], measure_recovery(plan, folder / "recovery", track))
+        sharing = [part for part in PARTS if part in plan.only and part != "recovery"]
+        for part in sharing:
+            there, sittings = go_on(part)
+            own = _session(plan, part) if session is None else None
+            try:
+                bench = Bench(own or session, folder / part, plan.protecting)
+                hear = partial(put, part, sittings)
+                if part == "plain":
+                    hear(measure_plain(plan, bench, track, hear))
+                else:
+                    done = [Ran.from_json(told) for told in there.get("rounds", ())]
+                    hear(Rounds(part, plan, bench, track, done).measure(hear))
+            finally:
+                if own is not None:
+                    own.stop()
+    show(1.0)
+    return {"format": FORMAT, "parts": parts}
+
+
+def _described(plan: Plan, quick: bool) -> dict[str, Any]:
+    return about(
+        seed=plan.seed,
+        quick=quick,
+        protecting=plan.protecting,
+        seconds=plan.seconds,
+        long_seconds=plan.long_seconds,
+        master=MASTER,
+        settings=SETTINGS,
+    )
+
+
+def _session(plan: Plan, part: Part) -> Any:
+    from riprap.runtime.session import make_session
+
+    # Tasks that stay take slots of their own, in every element.
+    elements = 2 + max(plan.parallel) * -(-max(plan.lengths) // 8) if part == "chains" else 1
+    return make_session(MASTER, SETTINGS, elements=elements)

@@ -1,0 +1,238 @@
+"""Minutes of load with a random crash every few seconds: nothing lost, nothing doubled, nothing that grows.
+
+    python -m riprap_bench.soak --minutes 10 --seed 1
+
+Bargain Discovery and word count run under supervision, one after the other, half the time each. Driver processes and
+workers are killed at random moments, also while the last one is still being replaced; with ``--hosts`` whole hosts
+too, their memory wiped, which takes a consistent region. In the end the sink must hold exactly what a plain loop
+says. Disk, memory and descriptors are looked at all the while; the run's own folder and its pages count, its input and
+its results do not. The seed decides which crashes there are and when, not how far the run has come by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import riprap as rr
+from riprap.errors import RunError
+from riprap.runtime.supervision import Patience, Supervised, supervise
+from riprap.runtime.supervision.presence import find_presences
+from riprap.runtime.supervision.real_crashes import kill_executor, kill_host, kill_process
+from riprap_bench.measuring import Memory, Report, middle
+from riprap_bench.protecting import protected
+from riprap_bench.soak_loads import Bargains, Load, Words
+
+PERIOD = "2s"
+_KILLS: dict[str, Callable[[Path, str], Any]] = {
+    "process": kill_process,
+    "worker": kill_executor,
+    "host": kill_host,
+}
+_TICK_SECONDS = 0.25
+_SAMPLE_SECONDS = 2.0
+# After the last crash everything has to be there by then.
+_PATIENCE_SECONDS = 300.0
+# What a quantity may be above a third of the time earlier: so many times as much, and so much more.
+_SHARE = 1.25
+_ROOM = {"disk_mb": 8.0, "pages_mb": 8.0, "memory_mb": 150.0, "descriptors": 60.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long, how hard and with which crashes."""
+
+    minutes: float = 10.0
+    seed: int = 1
+    hosts: bool = False
+    pause: tuple[float, float] = (2.0, 8.0)
+    rate: float = 2_000.0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return ("process", "worker", "host") if self.hosts else ("process", "worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What a run takes at a moment."""
+
+    seconds: float
+    disk_mb: float
+    pages_mb: float
+    memory_mb: float
+    descriptors: float
+
+
+def soak(plan: Plan, report: Report) -> dict[str, Any]:
+    """Put both applications under load, one after the other; raise what is wrong."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="riprap-soak-") as name:
+        top = Path(name)
+        seconds = 30 * plan.minutes
+        loads: list[Load] = [
+            Bargains(top / "bargain", seconds=seconds, rate=plan.rate, seed=plan.seed),
+            Words(top / "wordcount", seed=plan.seed),
+        ]
+        for load in loads:
+            report(f"{load.name}: {seconds:.0f} s of load, crashes of {' and '.join(plan.kinds)}")
+            found[load.name] = _Soaking(plan, load, top / load.name / "runs", seconds, report).carry_out()
+    return {"loads": found, "plan": asdict(plan)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Soaking:
+    plan: Plan
+    load: Load
+    runs: Path
+    seconds: float
+    report: Report
+
+    def carry_out(self) -> dict[str, Any]:
+        graph = protected(self.load.graph(), rr.consistent(period=PERIOD) if self.plan.hosts else None)
+        most = int(self.seconds / self.plan.pause[0]) + 10
+        # Crashes are meant here, however many. Spark counts the failures of a task that stays for as long as it does.
+        patience = Patience(restarts=most, retries=most, backoff=(0.0,))
+        options = rr.RunOptions(
+            master=f"local[2,{most}]",
+            config={"spark.log.level": "OFF"},
+            runs=self.runs,
+            trigger=self.load.trigger,
+        )
+        with supervise(graph, options, patience=patience, spare=True) as run:
+            run.await_up()
+            crashes, samples = self._crash(run)
+            self.load.close()
+            self._await(run)
+            if run.running:
+                run.stop()
+            back = run.recoveries()
+        away = middle([each.seconds for each in back]) if back else 0.0
+        shown = ", ".join(f"{many} {kind}" for kind, many in sorted(crashes.items())) or "no crash"
+        wrong = self.load.wrong()
+        if wrong is not None:
+            raise RunError(f"{self.load.name}, after {shown} (seed {self.plan.seed}): {wrong}")
+        growing = grown(samples)
+        self.report(
+            f"{self.load.name}: killed {shown}; back after {away:.1f} s; nothing lost, nothing doubled; "
+            f"{'nothing' if not growing else ', '.join(growing)} grew"
+        )
+        return {
+            "crashes": dict(crashes),
+            "recoveries": len(back),
+            "recovery_seconds": away,
+            "grown": growing,
+            "samples": [asdict(each) for each in samples],
+        }
+
+    def _crash(self, run: Supervised) -> tuple[Counter[str], list[Sample]]:
+        """Crash things until the time is over; return how often what was, and what the run took meanwhile."""
+        draw = random.Random(f"{self.plan.seed} {self.load.name}")
+        crashes: Counter[str] = Counter()
+        samples: list[Sample] = []
+        began = time.monotonic()
+        crash, look = draw.uniform(*self.plan.pause), 0.0
+        while (now := time.monotonic() - began) < self.seconds and run.running:
+            self.load.tick()
+            if now >= look:
+                samples.append(sample(run.folder, now))
+                look = now + _SAMPLE_SECONDS
+            if now >= crash:
+                kind = draw.choice(self.plan.kinds)
+                crashes[kind if self._kill(run, kind) else "too early"] += 1
+                crash = now + draw.uniform(*self.plan.pause)
+            time.sleep(_TICK_SECONDS)
+        return crashes, samples
+
+    def _kill(self, run: Supervised, kind: str) -> bool:
+        try:
+            _KILLS[kind](run.folder, self.load.element)
+        except (RunError, psutil.Error):
+            # What was killed before is still down.
+            return False
+        return True
+
+    def _await(self, run: Supervised) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS + self.seconds
+        while run.running and not self.load.arrived():
+            if time.monotonic() > deadline:
+                raise RunError(f"{self.load.name}: the run in {run.folder} does not come to its end")
+            time.sleep(_TICK_SECONDS)
+
+
+def sample(folder: Path, seconds: float) -> Sample:
+    """Look at what a run takes: its folder, its pages, the memory and the descriptors of all its processes."""
+    ours = psutil.Process()
+    processes = [ours, *ours.children(recursive=True)]
+    memory = Memory()
+    memory.see(processes)
+    pages = {Path(place) for p in find_presences(folder) for each in p.pages.values() for place in each}
+    return Sample(
+        seconds=seconds,
+        disk_mb=_size(folder),
+        pages_mb=sum(_size(place) for place in pages),
+        memory_mb=memory.total,
+        descriptors=sum(_descriptors(process) for process in processes),
+    )
+
+
+def _size(folder: Path) -> float:
+    total = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(at, name)).st_size
+            except OSError:
+                continue
+    return total / 1e6
+
+
+def _descriptors(process: psutil.Process) -> int:
+    try:
+        return int(process.num_fds())
+    except psutil.Error:
+        return 0
+
+
+def grown(samples: Sequence[Sample]) -> list[str]:
+    """Name what is more in the last third of the time than in the third before it; at first everything is.
+
+    A process that starts, or a spare beside it, takes some for a while, so it is the medians that are compared.
+    """
+    third = len(samples) // 3
+    if not third:
+        return []
+    before, last = samples[third : 2 * third], samples[2 * third :]
+    found = []
+    for name, room in _ROOM.items():
+        was, now = (middle([float(getattr(each, name)) for each in part]) for part in (before, last))
+        if now > _SHARE * was + room:
+            found.append(f"{name} ({was:,.0f} to {now:,.0f})")
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Soak, and tell; 1 if something grew, and an error if something is lost or doubled."""
+    parser = argparse.ArgumentParser(prog="make soak", description="Minutes of load with random crashes.")
+    parser.add_argument("--minutes", type=float, default=Plan.minutes)
+    parser.add_argument("--seed", type=int, default=Plan.seed)
+    parser.add_argument("--hosts", action="store_true", help="lose hosts too, under a consistent region")
+    given = parser.parse_args(arguments)
+    plan = Plan(minutes=given.minutes, seed=given.seed, hosts=given.hosts)
+    result = soak(plan, lambda line: print(line, flush=True))
+    return int(any(found["grown"] for found in result["loads"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
