@@ -11,8 +11,6 @@ from tests.regions.traps import Trap, trap_function
 
 import riprap as rr
 
-PERIOD = "100ms"
-
 
 def application(
     topology: str,
@@ -21,15 +19,15 @@ def application(
     place: Place,
     traps: Sequence[Trap] = (),
     *,
-    protected: bool = True,
+    period: str | None = None,
 ) -> rr.Application:
-    """Describe an application; without ``protected`` it has no policy at all."""
+    """Describe an application; without ``period`` it has no policy at all."""
     markers = work / "markers"
     markers.mkdir(parents=True, exist_ok=True)
     Path(place.out).mkdir(exist_ok=True)
     app = rr.Application(topology)
     app.function("trapped", trap_function(traps, str(markers)), returns="bigint")
-    made = Made(app, work, rr.consistent(period=PERIOD) if protected else None)
+    made = Made(app, work, rr.consistent(period=period) if period is not None else None)
     for name, stream in TOPOLOGIES[topology].build(made).items():
         app.sink(f"{name}_out", stream, KINDS[sink].make(place, name))
     return app

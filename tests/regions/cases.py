@@ -80,6 +80,7 @@ class Case:
     topology: str
     lives: tuple[Life, ...]
     sink: str = "each"
+    period: str = "100ms"
 
     @property
     def quick(self) -> bool:
@@ -94,7 +95,8 @@ class Case:
             + ("-supervised" if life.supervised else "")
             for life in self.lives
         )
-        return f"{self.topology}-{self.sink}-{'-then-'.join(lives)}"
+        slow = "" if self.period == "100ms" else f"-cut-{self.period}"
+        return f"{self.topology}-{self.sink}{slow}-{'-then-'.join(lives)}"
 
 
 def life(*faults: str, wiped: bool = False, supervised: bool = False) -> Life:
@@ -111,7 +113,7 @@ SOME = ("chain", "elements", "sinks")
 
 QUICK: Sequence[Case] = (
     Case("toolkit", (life("error:1400", wiped=True),)),
-    Case("elements", (life("error:900", wiped=True), life("error:1700", wiped=True))),
+    Case("elements", (life("error:900", wiped=True), life("error:1700", wiped=True)), "each", "500ms"),
     Case("loop", (life("worker:700", "error:1400", wiped=True),), "sqlite"),
     Case("spark", (life("error:1400", wiped=True),)),
     Case("mixed", (life("agent:700", "error:1400", wiped=True),)),
@@ -125,7 +127,7 @@ QUICK: Sequence[Case] = (
 def _matrix() -> Iterator[Case]:
     for topology in ALL:
         for wiped in (False, True):
-            yield Case(topology, (life("error:1400", wiped=wiped),))
+            yield Case(topology, (life("error:1400", wiped=wiped),), period="1s")
             yield Case(topology, (life("driver:1400", wiped=wiped),))
         yield Case(topology, (life("worker:700"),))
         yield Case(topology, (life("worker:700", "error:1400", wiped=True),), "rolled")
@@ -137,7 +139,7 @@ def _matrix() -> Iterator[Case]:
             life("error:1000", wiped=True),
             life("error:1900", wiped=True),
         )
-        yield Case(topology, again)
+        yield Case(topology, again, "each", "700ms")
         yield Case(
             topology, (life("driver@recorded:60", wiped=True), life("driver@computed-again:*", wiped=True))
         )

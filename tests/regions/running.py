@@ -86,7 +86,9 @@ class Running:
             assert [e for e in self._events()[before:] if e["event"] in BACK], "nothing was brought back"
 
     def _application(self, traps: tuple[Trap, ...]) -> rr.Application:
-        return application(self.case.topology, self.case.sink, self.work, self.place, traps)
+        return application(
+            self.case.topology, self.case.sink, self.work, self.place, traps, period=self.case.period
+        )
 
     def _traps(self, life: Life) -> tuple[Trap, ...]:
         paths = {"store-down": "store", "store-up": "store", "table": "", "host": "killed"}
@@ -119,6 +121,7 @@ class Running:
         spec = {
             "topology": self.case.topology,
             "sink": self.case.sink,
+            "period": self.case.period,
             "work": str(self.work),
             "place": self.place.spec(),
             "traps": [[trap.seq, trap.what, trap.path] for trap in self._traps(life)],

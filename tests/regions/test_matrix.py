@@ -33,7 +33,7 @@ def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gol
 
     def make(topology: str) -> Mapping[str, list[Row]]:
         work = tmp_path_factory.mktemp(topology)
-        app = application(topology, "each", work, Place(str(work / "out")), protected=False)
+        app = application(topology, "each", work, Place(str(work / "out")))
         if topology == "loop":
             return {"passed": [{"seq": n, "told": n // BATCH * BATCH - 1} for n in range(ROWS)]}
         if topology == "clock":

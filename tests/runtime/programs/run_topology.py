@@ -1,6 +1,6 @@
 """Run an application of tests/regions/topologies.py as a job says, in a session of its own or supervised.
 
-{"topology": "chain", "sink": "each", "work": "...", "place": {...}, "traps": [[1200, "driver", ""]],
+{"topology": "chain", "sink": "each", "period": "100ms", "work": "...", "place": {...}, "traps": [[1200, "driver", ""]],
  "options": {"runs": "..."}, "supervised": false}
 """
 
@@ -22,13 +22,15 @@ from riprap.runtime import Patience, supervise
 def run_topology(
     topology: str,
     sink: str,
+    period: str,
     work: str,
     place: dict[str, str],
     traps: list[list[Any]],
     options: dict[str, Any],
     supervised: bool,
 ) -> None:
-    app = application(topology, sink, Path(work), Place(**place), [Trap(*trap) for trap in traps])
+    set_off = [Trap(*trap) for trap in traps]
+    app = application(topology, sink, Path(work), Place(**place), set_off, period=period)
     options = {"config": {"spark.log.level": "OFF"}, **options}
     if supervised:
         # However slow the machine is: only who is dead is to be started again.
