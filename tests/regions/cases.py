@@ -63,6 +63,16 @@ class Life:
         )
 
     @property
+    def ends(self) -> bool:
+        """Whether the run comes to its end."""
+        return not self.killed and not self.fails
+
+    @property
+    def loses_memory(self) -> bool:
+        """Whether the memory of the host goes, when it ends or on the way."""
+        return self.wiped or "host" in dict(self.traps)
+
+    @property
     def refused(self) -> bool:
         """Whether it does not come to anything."""
         return "refused" in self.faults

@@ -316,9 +316,10 @@ def toolkit(made: Made) -> Streams:
 
 
 def clock(made: Made) -> Streams:
-    """Describe what a clock drives."""
+    """Describe what a clock drives, which is in no region: this one starts after the source that goes by it."""
     app = made.app
-    read = made.source("read", ordering="at")
+    read = app.source("read", rr.rows(rows_of()), ordering="at")
+    read = app.functor("read_read", read, where="trapped(seq) >= 0", protect=made.start)
     ticks = pa.Table.from_pylist([{"at": START + timedelta(seconds=s)} for s in range(ROWS // 3)], TICKS)
     told = app.clock("told", rr.rows(ticks), time="at", ordering="at")
     options: dict[str, Any] = {"by": "k", "clock": told}
