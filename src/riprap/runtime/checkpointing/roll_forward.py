@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from riprap.errors import RunError
 from riprap.runtime.checkpointing.recovery import Recovery, state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.task import Answer
@@ -53,6 +54,13 @@ class RollForward:
         base = self._from_cut(records, [b for b in usable if base is None or b > base], base)
         if base is None:
             what = f"what '{self._element}' read is not kept any more from its newest cut on: its tuples are lost"
+            if self._recovery.plan.region is not None:
+                # Going on would put out something else, and the cuts may only be out of reach.
+                raise RunError(
+                    f"{what}. It belongs to the consistent region '{self._recovery.plan.region}', and is not begun "
+                    f"afresh. Take the run up with its store, {self._recovery.durable.url}, as it was (is its disk "
+                    "mounted?), or start a new run"
+                )
             tell("state lost", operator=self._element, message=what)
             self._recovery.replace(newest, {}, gone=True)
             return
