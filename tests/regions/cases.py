@@ -10,6 +10,7 @@ nothing happens. Faults are said in words:
                                 something happens to who works on tuple 1400, or to who it works for
     store-down:400, store-up:900    checkpoints cannot be written in between
     refused       the run is taken up while checkpoints cannot be read, which is an error; then they can be
+    unmounted     the same, where there is nothing in the store's folder
     host:1200                   of a supervised run, the driver and all it started die, and its pages go
     table:1200                  the table of a lookup changes
 """
@@ -75,7 +76,7 @@ class Life:
     @property
     def refused(self) -> bool:
         """Whether it does not come to anything."""
-        return "refused" in self.faults
+        return "refused" in self.faults or "unmounted" in self.faults
 
     @property
     def apart(self) -> bool:
@@ -144,6 +145,7 @@ def _matrix() -> Iterator[Case]:
         yield Case(topology, (life("agent:700", "error:1400", wiped=True),), "sqlite")
         yield Case(topology, (life("store-down:300", "store-up:1000", "error:1700", wiped=True),))
         yield Case(topology, (life("store-down:300", "error:1000", wiped=True), life("refused")))
+        yield Case(topology, (life("error:1400", wiped=True), life("unmounted")))
         again = (
             life("error:900", wiped=True),
             life("error:1000", wiped=True),

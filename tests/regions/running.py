@@ -14,7 +14,7 @@ from tests.regions.building import application
 from tests.regions.cases import Case, Life
 from tests.regions.sinks import Place
 from tests.regions.topologies import BATCH
-from tests.regions.traps import Trap, end, put_back, sprung
+from tests.regions.traps import Trap, end, put_back, sprung, take_away
 from tests.runtime.checkpointing.leaving import lines_so_far, lose_host
 from tests.runtime.harness import Programs, only_run, page_folder, wait_until
 
@@ -51,6 +51,9 @@ class Running:
         """Go through all lives, and where the run has not ended by then, a last one in which nothing happens."""
         wiped_at = None
         for number, life in enumerate(self.case.lives):
+            if "unmounted" in life.faults:
+                take_away(self.work / "store")
+                (self.work / "store").mkdir()
             if life.apart:
                 self._apart(life, self.work / f"life-{number}")
             else:
@@ -109,7 +112,9 @@ class Running:
                 assert running.wait(timeout=240), "the run did not end"
 
         if life.fails:
-            with pytest.raises(rr.RiprapError, match="store" if life.refused else "the trap at"):
+            with pytest.raises(
+                rr.RiprapError, match="store|consistent region" if life.refused else "the trap at"
+            ):
                 run()
         else:
             run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -74,9 +75,17 @@ def _marker(markers: Path, trap: Trap) -> Path:
     return markers / f"{trap.what}-{trap.seq}"
 
 
+def take_away(store: Path) -> None:
+    """Let a store be out of reach."""
+    store.rename(f"{store}-away")
+
+
 def put_back(store: Path) -> None:
     """Let a store that is down be there again."""
-    store.unlink()
+    if store.is_dir():
+        shutil.rmtree(store)
+    else:
+        store.unlink()
     Path(f"{store}-away").rename(store)
 
 
@@ -138,7 +147,7 @@ def _kill_agent(trap: Trap) -> None:
 def _store_down(trap: Trap) -> None:
     store = Path(trap.path)
     store.mkdir(parents=True, exist_ok=True)
-    store.rename(f"{store}-away")
+    take_away(store)
     # Whoever wants to make it anew finds that this is no folder.
     store.write_text("not mounted")
 
