@@ -20,6 +20,7 @@ from tests.runtime.harness import Programs
 from tests.services.server import fresh_name
 from tests.stages import Stage
 
+from riprap.compiler import compile_graph
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
@@ -119,8 +120,12 @@ def check_lookup(found: Mapping[str, list[Row]], case: Case) -> None:
     assert [int(row["total"]) for row in found["added"]] == list(accumulate(versions))
 
 
-def test_the_matrix_is_whole() -> None:
+def test_the_matrix_is_whole(tmp_path: Path) -> None:
     assert len(CASES) > 200
     assert {case.topology for case in CASES} == set(ALL) == set(TOPOLOGIES)
     assert {case.sink for case in CASES} == set(KINDS)
     assert len({case.id for case in CASES}) == len(CASES)
+    for topology in ALL:
+        app = application(topology, "each", tmp_path, Place(str(tmp_path / "out")), period="1s")
+        plans = compile_graph(app.graph(), buckets=4, tasks=2).plans
+        assert any(plan.replays for plan in plans), f"{topology} has no region"

@@ -124,7 +124,7 @@ def sinks(made: Made) -> Streams:
 def regions(made: Made) -> Streams:
     """Describe two regions: one starts at a source, the other in the middle of what is autonomous."""
     app = made.app
-    first = app.deduplicate("first", made.source("read"), by="v, k", tuples=30)
+    first = app.deduplicate("first", made.source("read"), by=("v", "k"), tuples=30)
     plain = made.source("plain", seed=2, start=False)
     safe = app.functor("safe", plain, select="seq, k, v", protect=made.start)
     sums = app.aggregate(
