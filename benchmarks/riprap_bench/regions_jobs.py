@@ -43,12 +43,12 @@ Content = TypeVar("Content")
 
 
 class Job(Protocol):
-    """An application and its input. ``warm_up`` is how many batches come before what is measured, ``elements`` how many
-    processing elements there are, ``rows`` how many tuples a batch has."""
+    """An application and its input: how many tuples a batch has, and how many batches come before what is measured."""
 
-    rows: int
-    warm_up: int
-    elements: int
+    @property
+    def rows(self) -> int: ...
+    @property
+    def warm_up(self) -> int: ...
 
     def write(self, folder: Path, batches: int) -> Feed:
         """Write so many batches of input; those that are in the folder already are kept."""
@@ -65,7 +65,6 @@ class WordCount:
     scan: bool
     rows: int = 20_000
     warm_up: int = 4
-    elements: int = 1
 
     def write(self, folder: Path, batches: int) -> Feed:
         def lines(number: int) -> list[str]:
@@ -89,7 +88,6 @@ class LogWatch:
     seed: int
     rows: int = _WEEK_LINES // 4
     warm_up: int = 4
-    elements: int = 1
 
     def write(self, folder: Path, batches: int) -> Feed:
         files = _written(folder, "log.txt", batches, _log_parts(self.seed, self.rows), _write_lines)
@@ -110,7 +108,6 @@ class Vwap:
     seed: int
     rows: int = 100_000
     warm_up: int = 4
-    elements: int = 1
 
     def write(self, folder: Path, batches: int) -> Feed:
         base = pa.Table.from_batches(generate(_BASE_MINUTES * MINUTE, seed=self.seed))
@@ -127,7 +124,6 @@ class Lois:
     seed: int
     rows: int = 256
     warm_up: int = 4
-    elements: int = 1
 
     def write(self, folder: Path, batches: int) -> Feed:
         base = make_blocks(_BASE_SECONDS * MOMENTS * ANTENNAS, seed=self.seed)
@@ -145,7 +141,6 @@ class Large:
     mb: int
     rows: int
     warm_up: int
-    elements: int = 1
 
     @classmethod
     def of(cls, mb: int, seed: int, folder: Path) -> Large:
@@ -196,9 +191,9 @@ class Chain:
                 # The source deals its tuples to the chains in turn.
                 where = f"number % {self.many} = {chain}" if place == 0 and self.many > 1 else None
                 stream = app.functor(
-                    f"C{chain}.{place}", stream, where=where, select="number, value * 0.999 + 1 as value"
+                    f"C{chain}_{place}", stream, where=where, select="number, value * 0.999 + 1 as value"
                 )
-                app.place(f"chain{chain}.{place // _FUSED}", stream)
+                app.place(f"chain{chain}_{place // _FUSED}", stream)
             ends.append(stream)
         # The sink drops nearly all of it; what it keeps is compared.
         kept = app.functor("Kept", ends if self.many > 1 else ends[0], where="number % 997 < 4")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -24,6 +24,7 @@ from pyspark.sql import functions as f
 from riprap.apps.made_log import YEAR
 from riprap_bench.checkpoint_feeds import Feed
 from riprap_bench.regions_plan import Name
+from riprap_bench.trial import SETTINGS
 
 Completions = list[tuple[int, float, float]]
 _WINDOW = 300_000_000  # microseconds: five minutes
@@ -120,6 +121,7 @@ def start_plain(
     """Start a job over the files of a folder, with its results and its checkpoint in another."""
     make, text, mode = _JOBS[name]
     # Spark keeps what it tells of so many batches.
+    spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(len(files) + 10))
     for number, file in enumerate(files):
         # Spark takes files in order of their age, to the millisecond; names mean nothing to it.
@@ -173,11 +175,13 @@ def differs(name: Name, ours: Path, plain: Path) -> str | None:
                 return f"another {column}"
         a, b = (table.column("vwap").to_numpy() for table in (left, right))
         return None if np.allclose(a, b, rtol=1e-9, atol=0) else "other averages"
-    over = pc.subtract(pc.max(left.column("last")), pa.scalar(3_600_000_000, pa.duration("us")))
-    lists = [_attacks(table, over) for table in (left, right)]
-    return None if lists[0] == lists[1] else "other attacks"
+    end = max(_attacks(left), key=lambda attack: attack[2])[2] - timedelta(hours=1)
+    over = [[attack for attack in _attacks(table) if attack[2] < end] for table in (left, right)]
+    return None if over[0] == over[1] else "other attacks"
 
 
-def _attacks(table: pa.Table, before: Any) -> list[tuple[Any, ...]]:
-    rows = table.select(["host", "first", "last", "attempts"]).to_pylist()
-    return sorted(tuple(row.values()) for row in rows if row["last"] < before.as_py())
+def _attacks(table: pa.Table) -> list[tuple[Any, ...]]:
+    """List hosts, first and last moments and attempts, in UTC whichever way that was written."""
+    plain = pa.timestamp("us")
+    columns = [table.column("host"), *(table.column(name).cast(plain) for name in ("first", "last"))]
+    return sorted(zip(*(c.to_pylist() for c in (*columns, table.column("attempts"))), strict=True))

@@ -83,7 +83,7 @@ class Plan:
                     yield from (Round(name, self.long_periods, self.long_seconds) for name in self.names)
             elif part in ("sizes", "chains"):
                 # The third of three periods at the latest is one with a cut.
-                seconds = max(self.seconds, 3 * self.period)
+                seconds = round(max(self.seconds, 3 * self.period), 3)
                 yield from (Round(case, (self.period,), seconds) for case in self.cases(part))
 
     def cases(self, part: Part) -> list[str]:

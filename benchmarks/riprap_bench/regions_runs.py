@@ -85,18 +85,21 @@ class Bench:
     def run(self, job: Job, feed: Feed, period: float | None, *, keep: Path | None = None) -> Measured:
         """Run an application over its feed; ``keep`` is a folder to move its answer to."""
         from riprap.runtime.folder import RunFolder
+        from riprap.runtime.start import layout_of
         from riprap.runtime.start import run as start
 
         self.runs += 1
         folder = self.folder / f"run-{self.runs}"
         policy = rr.consistent(period=period) if period is not None and self.protecting else None
         graph = protected(job.build(feed, rr.parquet(folder / "out")).graph(), policy)
+        # The first element has the sources: nobody computes anything before it.
+        first = layout_of(graph).plans[0].name
         options = rr.RunOptions(spark=self.session, batch_rows=max(feed.rows), runs=folder / "runs")
         with start(graph, options) as run:
             metrics = RunFolder(run.folder, time.time).follow_metrics(all_of_them=True)
             lines: list[dict[str, Any]] = []
             deadline = time.monotonic() + _PATIENCE_SECONDS
-            while run.running and len(_first_element(lines)) < job.warm_up:
+            while run.running and sum(line["element"] == first for line in lines) < job.warm_up:
                 if time.monotonic() > deadline:
                     raise RunError(f"batch {job.warm_up} was not done after {_PATIENCE_SECONDS:.0f} s")
                 time.sleep(_LOOK_SECONDS)
@@ -105,7 +108,7 @@ class Bench:
             run.wait()
             after = processor_seconds(os.getpid())
             lines += metrics.new()
-        measured = _measured(job, feed, period, lines, after - before, answer_in(folder / "out"))
+        measured = _measured(job, feed, period, lines, first, after - before, answer_in(folder / "out"))
         if keep is not None:
             (folder / "out").rename(keep)
         # With the folder gone, nobody can take up what a run left in host memory.
@@ -123,15 +126,17 @@ class Bench:
         return job.warm_up + max(3, ceil(run.rate * seconds / job.rows))
 
 
-def _first_element(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the lines of the element that has the source: nobody computes anything before it."""
-    return [line for line in lines if line["element"] == lines[0]["element"]]
-
-
 def _measured(
-    job: Job, feed: Feed, period: float | None, lines: list[dict[str, Any]], cpu: float, answer: Answer
+    job: Job,
+    feed: Feed,
+    period: float | None,
+    lines: list[dict[str, Any]],
+    element: str,
+    cpu: float,
+    answer: Answer,
 ) -> Measured:
-    first = _first_element(lines)
+    """Sum up the lines of a run; those of the ``element`` that has the sources say what came in."""
+    first = [line for line in lines if line["element"] == element]
     came = sum(line["rows"] for line in first)
     if came != sum(feed.rows):
         raise RunError(f"{came:,} tuples came in, and the feed has {sum(feed.rows):,}")

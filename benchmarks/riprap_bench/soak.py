@@ -225,8 +225,8 @@ def grown(samples: Sequence[Sample]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Soak, and tell; 1 if something grew, and an error if something is lost or doubled."""
     parser = argparse.ArgumentParser(prog="make soak", description="Minutes of load with random crashes.")
-    parser.add_argument("--minutes", type=float, default=Plan.minutes)
-    parser.add_argument("--seed", type=int, default=Plan.seed)
+    parser.add_argument("--minutes", type=float, default=10.0, help="of load, half of them each (10)")
+    parser.add_argument("--seed", type=int, default=1, help="other crashes for each number (1)")
     parser.add_argument("--hosts", action="store_true", help="lose hosts too, under a consistent region")
     given = parser.parse_args(arguments)
     plan = Plan(minutes=given.minutes, seed=given.seed, hosts=given.hosts)

@@ -30,9 +30,12 @@ class Load(Protocol):
     ``trigger`` is that of the run; without one it ends with its input.
     """
 
-    name: str
-    element: str
-    trigger: str | None
+    @property
+    def name(self) -> str: ...
+    @property
+    def element(self) -> str: ...
+    @property
+    def trigger(self) -> str | None: ...
 
     def graph(self) -> Graph:
         """Describe the application."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from riprap.model import (
     Unprotected,
     predict,
 )
+from riprap.protection import Protectable, RegionTerms
 
 # 10 tuples a second of 40 ms: it is busy for two fifths of its time.
 BUSY = Profile(
@@ -29,6 +31,14 @@ BUSY = Profile(
         "Out": OperatorProfile(ports=(Port(time=0.01),)),
     },
 )
+
+
+@dataclass(frozen=True)
+class Begins(rr.Policy):
+    """Begins a region, and says no more of it."""
+
+    def begins(self, operator: Protectable) -> RegionTerms | None:
+        return rr.consistent(period="1s").begins(operator)
 
 
 def graph(protect: rr.Policy | None = None, cut: rr.Policy | None = None) -> Graph:
@@ -84,5 +94,7 @@ def test_the_model_has_the_regions_of_the_graph() -> None:
     assert found(rr.consistent(period="2s"), rr.consistent(period="9s")) == dict.fromkeys(
         ("Rows", "Odd", "Out"), region
     )
+    # A policy of one's own may have no model of a region that it begins.
+    assert found(Begins()) == {}
     by_operator = Protection(restore="whole", kept=True)
     assert found(rr.consistent(trigger="operator")) == dict.fromkeys(("Rows", "Odd", "Out"), by_operator)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
 
 from riprap.cli.screen import Screen, new_table, shown
 from riprap.cli.state_arguments import age, asked_for, inspect, why_none
-from riprap.runtime.checkpointing.inspection import About, Inspection, Listed, list_versions
+from riprap.runtime.checkpointing.inspection import (
+    About,
+    Inspection,
+    Listed,
+    RegionCut,
+    cuts_of,
+    list_versions,
+)
 from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.state.stores.opening import describe_store
 
@@ -23,6 +32,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     for about in asked_for(arguments, run):
         with run.reading(about.name) as versions:
             listed.append((about, list_versions(versions)))
+    cuts = cuts_of(run, listed)
     wishes = {about.name: read_wishes(run.home(about.name)).get(about.name) for about, _ in listed}
     if screen.json:
         screen.print_json(
@@ -39,10 +49,13 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
                     }
                     for about, its_versions in listed
                 ],
+                "cuts": [asdict(cut) for cut in cuts],
             }
         )
         return 0
     _print(run, listed, wishes, screen)
+    if cuts:
+        _print_cuts(cuts, screen)
     return 0
 
 
@@ -92,6 +105,21 @@ def _print(
         if wish is not None:
             start = "without state" if wish == "fresh" else f"from version {wish}"
             screen.say(f"{about.name}: starts {start} when the run is taken up")
+
+
+def _print_cuts(cuts: Sequence[RegionCut], screen: Screen) -> None:
+    table = new_table("region")
+    table.add_column("element")
+    for heading in ("cut after batch", "saved", "bytes", "batches to compute again"):
+        table.add_column(heading, justify="right")
+    before: tuple[str, str] | None = None
+    for cut in cuts:
+        place = (cut.region, cut.element)
+        names = place if place != before else ("", "")
+        table.add_row(*names, f"{cut.batch:,}", age(cut.time), f"{cut.size:,}", f"{cut.behind:,}")
+        before = place
+    screen.say()
+    screen.out.print(table)
 
 
 def _store(run: Inspection) -> str:

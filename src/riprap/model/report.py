@@ -26,7 +26,7 @@ from riprap.model.tables import comparison_table, points_table, tiles
 _LEFT_OUT = (
     "An operator does what its profile says on average: times, selectivities and state do not follow the data.",
     "Faults come at random, each on its own unless operators were said to fail together, and a recovery takes as long "
-    "as was said: always, or on average where that is assumed. "
+    "as was said: always, or on average where that is assumed; in a region also as long as it computes again. "
     "Machines, networks and stores do not fail by themselves.",
     "A tuple passes in no time, and copies and checkpoints slow nothing down: what they take is in the table only.",
     "A tuple is clean or tainted. How wrong a tainted one is, a campaign of fault injection measures "

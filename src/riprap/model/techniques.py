@@ -123,9 +123,9 @@ class Annotated:
                 protections.update(operator.protect.modelled(operator, self.graph))
         # Of regions that are one the stricter terms hold, whoever's were the last.
         for region in regions_of(self.graph):
-            if region.terms.period is not None:
-                for name in region.operators:
-                    protections[name] = replace(protections[name], every=region.terms.period)
+            every = region.terms.period or 0.0
+            for name in protections.keys() & set(region.operators):
+                protections[name] = replace(protections[name], every=every)
         return protections
 
 

@@ -14,6 +14,7 @@ Records and pages are let go of here; the others by those who own them, when tol
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from riprap.runtime.site import Site
@@ -36,7 +37,9 @@ class Retention:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        # Those that name pages of any use, and the numbers of older ones that stay for how far they went.
         self._records: dict[int, BatchRecord] | None = None
+        self._old: deque[int] = deque()
 
     def collect(
         self,
@@ -63,8 +66,10 @@ class Retention:
                 keep |= record.pages()
             elif batch >= waiting:
                 keep |= {p for outputs in record.outputs.values() for o in outputs for p in o.pages}
-            elif again is None or batch < again:
-                ledger.forget([records.pop(batch).batch])
+            else:
+                self._old.append(records.pop(batch).batch)
+        while self._old and (again is None or self._old[0] < again):
+            ledger.forget([self._old.popleft()])
         self._site.collect(
             lambda: keep | holding(),
             # Of a batch that is being computed, no record names the pages yet.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -161,64 +162,43 @@ def make_publisher(
 
     What an earlier run left stays as it is until the publisher is told to begin.
     """
-    return sink.connector.opened(
-        _Opening(
-            sink,
-            ResultReader(sink, results),
-            session,
-            run=run,
-            resume=resume,
-            tell=tell,
-            clock=clock,
-        )
-    )
+    reader = ResultReader(sink, results)
+    return sink.connector.opened(_Opening(sink.name, session, sink, reader, run, resume, tell, clock))
 
 
+@dataclass(slots=True)
 class _Opening:
     """What the connector of a sink is opened with."""
 
-    def __init__(
-        self,
-        sink: Sink,
-        reader: ResultReader,
-        session: Any,
-        *,
-        run: str,
-        resume: bool,
-        tell: Tell,
-        clock: Callable[[], float],
-    ) -> None:
-        self.name = sink.name
-        self.session = session
-        self._sink = sink
-        self._reader = reader
-        self._run = run
-        self._resume = resume
-        self._tell = tell
-        self._clock = clock
+    name: str
+    session: Any
+    sink: Sink
+    reader: ResultReader
+    run: str
+    resume: bool
+    tell: Tell
+    clock: Callable[[], float]
 
     def by_target(self, make: Callable[[pa.Schema, str], Target], patience: float) -> Publisher:
         try:
             # Two sinks may write to one place: each has its own account of what is there.
-            target = make(self._sink.schema, f"{self._run}/{self.name}")
+            target = make(self.sink.schema, f"{self.run}/{self.name}")
         except RiprapError:
             raise
         except FAILURES as error:
-            raise _failure(self._sink, "to make its target", error) from error
-        return ServicePublisher(
-            self._sink, target, patience, self._reader, resume=self._resume, tell=self._tell
-        )
+            raise _failure(self.sink, "to make its target", error) from error
+        return ServicePublisher(self.sink, target, patience, self.reader, resume=self.resume, tell=self.tell)
 
     def by_calls(self, function: Callable[[int, pa.Table], None]) -> Publisher:
-        return CallbackPublisher(self._sink, function, self._reader)
+        return CallbackPublisher(self.sink, function, self.reader)
 
     def by_files(self, connector: FileSink) -> Publisher:
         return FilePublisher(
             connector,
-            self._reader,
-            run=self._run,
+            self.reader,
+            run=self.run,
             sink=self.name,
-            resume=self._resume,
-            tell=self._tell,
-            clock=self._clock,
+            resume=self.resume,
+            tell=self.tell,
+            clock=self.clock,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tests.runtime.checkpointing.leaving import LeftError, events, lines_so_far,
 from tests.runtime.harness import wait_until
 
 import riprap as rr
+from riprap.cli import main
 from riprap.compiler import compile_graph
 from riprap.errors import NotYetError
 from riprap.operators.channel import Inlet
@@ -95,8 +97,18 @@ def saved(folder: Path) -> int:
     return min((status["version"] for statuses in newest.values() for status in statuses.values()), default=0)
 
 
+def list_cuts(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    assert main(["state", "list", str(folder)]) == 0
+    assert "batches to compute again" in capsys.readouterr().out
+    assert main(["state", "list", str(folder), "--json"]) == 0
+    cuts: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["cuts"]
+    return cuts
+
+
 @pytest.mark.parametrize("roll", [0, "2s"])
-def test_nothing_is_lost_with_the_host_twice(spark: SparkSession, tmp_path: Path, roll: float | str) -> None:
+def test_nothing_is_lost_with_the_host_twice(
+    spark: SparkSession, tmp_path: Path, roll: float | str, capsys: pytest.CaptureFixture[str]
+) -> None:
     app = sums(tmp_path / "out", rr.consistent(period="200ms"), roll=roll)
     options: dict[str, Any] = {"batch_rows": 60, "buckets": 4, "parallelism": 2}
     folder = leave(app, spark, after(20, cuts=1), runs=tmp_path / "runs", **options)
@@ -105,6 +117,13 @@ def test_nothing_is_lost_with_the_host_twice(spark: SparkSession, tmp_path: Path
         run.wait()
         assert {sink: contents(run, sink) for sink in ("totals", "largest")} == expected()
     assert {e["element"] for e in events(folder, "state restored")} == {"sums", "times"}
+    newest = {cut["element"]: cut for cut in reversed(list_cuts(folder, capsys))}
+    assert {name: set(cut["versions"]) for name, cut in newest.items()} == {
+        "sums": {"total"},
+        "times": {"times"},
+    }
+    for cut in newest.values():
+        assert (cut["region"], cut["batch"] + cut["behind"]) == ("source", ROWS // 60 - 1)
     for lost in ("results lost", "state lost", "results differ", "records lost"):
         assert not events(folder, lost)
 

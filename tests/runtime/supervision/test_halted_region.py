@@ -117,7 +117,7 @@ def test_a_region_is_halted_and_reset_while_its_neighbour_in_the_same_process_go
     assert sums_in(tmp_path) == expected(3)
     assert whole(read_parts(tmp_path / "seen"))["seq"].to_pylist() == list(range(3 * ROWS))
     decided = [e["what"] for e in events_of(run.folder, "decision")]
-    assert decided == ["RetryQuery", "RetryQuery", "HaltRegion"]
+    assert decided == ["RetryQuery", "RetryQuery", "HaltRegion"], events_of(run.folder, "failure")
     attempts = [e["attempt"] for e in events_of(run.folder, "region reset began")]
     assert attempts == [1, 2, 1]
     (halted,) = events_of(run.folder, "region halted")

@@ -20,19 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from riprap.adapters.retrying import Tell
 from riprap.errors import CorruptValueError, FormatError, MissingPageError
-from riprap.runtime.checkpointing.protection import ElementProtection, Protected, Range
+from riprap.runtime.checkpointing.protection import ElementProtection, Protected
 from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Taken, Waiting
+from riprap.runtime.checkpointing.values import page_of, values_for
 from riprap.state.checkpoints.groups import put_together
-from riprap.state.checkpoints.increments import Fresh, SlotState, load_compiled, no_seal
+from riprap.state.checkpoints.increments import load_compiled
 from riprap.state.checkpoints.index import Came, Index
-from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
-from riprap.state.checkpoints.restoring import newest_pace
+from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.ledger import BatchRecord
-from riprap.state.windows import restrict
 
 # How often a thread that waits for its time looks whether it is to end.
 _LOOK_SECONDS = 0.5
@@ -199,7 +196,7 @@ class Checkpointer:
         began = self._clock()
         if tracked.next is None:
             tracked.next = max(tracked.versions.numbers(), default=0) + 1
-        slots, values = self._advance(tracked, taken.waiting, taken.whole)
+        slots, values = values_for(self._protection, tracked, taken)
         seconds = taken.until - taken.since
         manifest = CheckpointManifest(
             operator=tracked.name,
@@ -256,62 +253,6 @@ class Checkpointer:
         """The oldest batch after which input may have to be computed again; None if none ever has."""
         return self._oldest if self._protection.replays else None
 
-    def _advance(
-        self, tracked: PendingOperator, taken: Sequence[Waiting], whole: BatchRecord | None
-    ) -> tuple[dict[tuple[str, Range], SlotState], dict[str, dict[str, pa.Buffer]]]:
-        """Return the durable state of every slot and range of buckets, and the values it takes to store it."""
-        fresh: dict[tuple[str, Range], list[Fresh]] = {}
-        if whole is not None:
-            fresh = self._all_of(tracked, whole)
-        else:
-            for each in reversed(taken):
-                page = Fresh(self._page_of(each), each.since, each.until, each.came)
-                fresh.setdefault((each.slot, each.buckets), []).append(page)
-        slots = {} if whole is not None else dict(tracked.slots)
-        values: dict[str, dict[str, pa.Buffer]] = {}
-        seal = tracked.versions.seal if tracked.protected.sealed else no_seal
-
-        def load(saved: Saved) -> list[pa.RecordBatch]:
-            value = tracked.versions.read(saved)
-            if not value.whole:
-                raise CorruptValueError(f"value {saved.name} of '{tracked.name}' is damaged in the store")
-            return [g for g in value.groups if g is not None]
-
-        for place, pages in fresh.items():
-            state = slots.get(place) or SlotState(place[1], tracked.protected.group, [], seal)
-            slots[place], fresh_values = state.advance(pages, load)
-            values.setdefault(place[0], {}).update(fresh_values)
-        return slots, values
-
-    def _page_of(self, waiting: Waiting) -> pa.RecordBatch:
-        page = self._site.find_page(waiting.page)
-        return restrict(page, *waiting.buckets, self._protection.buckets)
-
-    def _all_of(self, tracked: PendingOperator, record: BatchRecord) -> dict[tuple[str, Range], list[Fresh]]:
-        """Return the whole state of an operator, as the tasks have it.
-
-        How fast it was filled is known from the version before: what will be lost next must push as much out.
-        """
-        fresh: dict[tuple[str, Range], list[Fresh]] = {}
-        operator = tracked.protected
-        for slot in operator.slots:
-            pace = newest_pace(tracked.versions, slot, operator.layout) if slot in operator.slides else None
-            for span in self._protection.spans:
-                pages = [
-                    Fresh(
-                        restrict(self._site.find_page(name), *m.buckets, self._protection.buckets),
-                        record.time,
-                        record.time,
-                    )
-                    for m in record.state_of(*span)
-                    for name in m.pages.get(slot, ())
-                ]
-                if pace is not None and pages:
-                    came = pace.came.within(*span, self._protection.buckets)
-                    pages[0] = replace(pages[0], came=came, over=pace.seconds)
-                fresh[slot, span] = pages
-        return fresh
-
     def _failed(
         self, tracked: PendingOperator, error: Exception, others: Sequence[PendingOperator] = ()
     ) -> None:
@@ -366,7 +307,7 @@ class Checkpointer:
             # Named before it is there: whoever collects pages meanwhile leaves it alone.
             tracked.making = name = f"{old[-1].page}-and-before"
         try:
-            pages = [self._page_of(w) for w in reversed(old)]
+            pages = [page_of(self._protection, w) for w in reversed(old)]
             came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
             self._site.pages.write(name, put_together(pages))
             merged = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
 from riprap.state.leases import GLANCE_SECONDS, lock
+from riprap.state.ledger import Ledger
 from riprap.state.pages import LEASE
 
 
@@ -34,6 +35,7 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
             "slides": sorted(o.slides),
             "replays": o.replays or o.name in kept,
             "protected": o.saving is not None or o.name in kept,
+            "region": regions[o.name].name if o.name in regions else None,
         }
         for o in graph
         if o.stateful
@@ -42,7 +44,10 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a run's folder says of a stateful operator. ``protected`` is None where it does not say."""
+    """What a run's folder says of a stateful operator. ``protected`` is None where it does not say.
+
+    ``region`` names the consistent region it is in, if it is in one.
+    """
 
     name: str
     element: str
@@ -53,6 +58,7 @@ class About:
     slides: tuple[str, ...] = ()
     replays: bool = False
     protected: bool | None = None
+    region: str | None = None
 
     @property
     def objects(self) -> bool:
@@ -124,14 +130,59 @@ class Inspection:
             yield
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionCut:
+    """The versions of all operators of an element, by operator, that are as of one batch.
+
+    ``behind`` is how many batches on record would be computed again after it.
+    """
+
+    region: str
+    element: str
+    batch: int
+    time: float
+    size: int
+    behind: int
+    versions: Mapping[str, int]
+
+
+def cuts_of(run: Inspection, listed: Sequence[tuple[About, Sequence[Listed]]]) -> list[RegionCut]:
+    """Return the cuts of the regions of a run, element by element, the newest first."""
+    cuts = []
+    for element in dict.fromkeys(about.element for about, _ in listed if about.region is not None):
+        operators = {about.name: versions for about, versions in listed if about.element == element}
+        saved: dict[int, dict[str, CheckpointManifest]] = {}
+        for name, versions in operators.items():
+            for manifest in (version.manifest for version in versions):
+                if manifest is not None:
+                    saved.setdefault(manifest.batch, {})[name] = manifest
+        ledger = Ledger(str(run.folder.path / "elements" / element / "ledger"))
+        newest = max(ledger.batches(), default=-1)
+        cuts += [
+            RegionCut(
+                region=next(about.region for about, _ in listed if about.element == element) or "",
+                element=element,
+                batch=batch,
+                time=max(manifest.time for manifest in manifests.values()),
+                size=sum(manifest.size for manifest in manifests.values()),
+                behind=newest - batch,
+                versions={name: manifest.version for name, manifest in manifests.items()},
+            )
+            for batch, manifests in sorted(saved.items(), reverse=True)
+            if len(manifests) == len(operators)
+        ]
+    return cuts
+
+
 def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
-    # Inlets and outlets are listed beside operators.
-    return {
-        name: _about(name, element, layout)
-        for element, names in layout.get("elements", {}).items()
-        for name in names
-        if name in layout["operators"]
-    }
+    # Inlets and outlets are listed beside operators; an inlet has the name of the operator whose stream it is, and
+    # comes after it.
+    homes: dict[str, str] = {}
+    for element, names in layout.get("elements", {}).items():
+        for name in names:
+            if name in layout["operators"]:
+                homes.setdefault(name, element)
+    return {name: _about(name, element, layout) for name, element in homes.items()}
 
 
 def _about(name: str, element: str, layout: Mapping[str, Any]) -> About:
