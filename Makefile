@@ -1,5 +1,5 @@
 # Everything runs from a fresh clone with python3 (3.11 or newer) and make; Java comes with the dependencies.
-#   make demo    make test    make test-all    make lint    make bench    make services
+#   make demo    make test    make test-all    make test-faults    make lint    make bench    make services
 # Another interpreter: make PYTHON=python3.12 setup.  Arguments for pytest: make test ARGS="-k java -x" JOBS=0.
 
 PYTHON ?= python3
@@ -13,12 +13,13 @@ JOBS ?= 2
 # So long is load kept up by make soak.
 MINUTES ?= 10
 
-.PHONY: help setup demo services test test-all lint format bench soak clean
+.PHONY: help setup demo services test test-all test-faults lint format bench soak clean
 
 help:
 	@echo 'make demo    run the demonstration'
 	@echo 'make test    run the tests but for the slow ones'
-	@echo 'make test-all  run all tests'
+	@echo 'make test-all  run all tests but for the whole fault matrix'
+	@echo 'make test-faults  run the whole fault matrix of consistent regions, and write down what came of it'
 	@echo 'make services  install what some tests need (PostgreSQL, Redis, Kafka, a browser) where that is possible'
 	@echo 'make lint    check style and types'
 	@echo 'make format  rewrite the code in the project style'
@@ -40,10 +41,14 @@ services: $(STAMP)
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
 test: $(STAMP)
-	$(PYTEST) -m 'not slow' $(ARGS)
+	$(PYTEST) -m 'not slow and not faults' $(ARGS)
 
 test-all: $(STAMP)
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -m 'not faults' $(ARGS)
+
+# Its cases stand alone, each with processes of its own.
+test-faults: $(STAMP)
+	$(BIN)/pytest tests/regions -n $(JOBS) --faults-table tests/regions/matrix.md $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

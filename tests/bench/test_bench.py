@@ -50,6 +50,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "kill": "kill",
         "latency": "latency",
         "model": "model",
+        "regions": "regions",
         "san": "san",
         "wafer": "wafer",
     }

@@ -50,7 +50,10 @@ def test_batches_are_summed_and_state_is_that_of_the_last() -> None:
     assert (summary.events_per_s, summary.steady) == (5.0, 15.0)
     told = summary.to_json()
     assert told["operators"]["copy"] == {"in": 40, "out": 40, "seconds": 1.0, "state_bytes": 102, "late": 3}
-    assert told["outputs"] == {"sink": {"path": str(Path("out").absolute()), "format": "json", "tuples": 40}}
+    holds = {"process": "exactly once", "host": "at most once", "power": "at most once"}
+    assert told["outputs"] == {
+        "sink": {"path": str(Path("out").absolute()), "format": "json", "tuples": 40, "holds": holds}
+    }
 
 
 def test_a_run_without_batches_or_files_has_a_summary_too() -> None:

@@ -1,11 +1,11 @@
 """Where a process can be made to die, for tests: a real SIGKILL at a chosen step of a chosen batch.
 
-Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one processing element only) and
-``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step leaves its number there and kills itself. For
-steps of a checkpoint it is the number of the checkpoint since the start, from 1, and the operator; these are steps of
-the agent, and ``parent@checkpoint-manifest:3:sums`` kills its driver there, while the agent goes on. Without the
-variable a step costs a dictionary look-up. With ``RIPRAP_CRASH_BY=SIGSTOP`` it does not die but stands still, until
-somebody sends it SIGCONT.
+Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one processing element only, ``recorded:*`` for
+whichever batch comes first) and ``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step leaves its
+number there and kills itself. For steps of a checkpoint it is the number of the checkpoint since the start, from 1, and
+the operator; these are steps of the agent, and ``parent@checkpoint-manifest:3:sums`` kills its driver there, while the
+agent goes on. Without the variable a step costs a dictionary look-up. With ``RIPRAP_CRASH_BY=SIGSTOP`` it does not die
+but stands still, until somebody sends it SIGCONT.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PARENT = "parent@"
 def reach(step: Step, batch: int, element: str) -> None:
     """Die here if the environment says so."""
     at = os.environ.get("RIPRAP_CRASH_AT")
-    if at is None or at.removeprefix(_PARENT) not in (f"{step}:{batch}", f"{step}:{batch}:{element}"):
+    if at is None or not _is_at(at.removeprefix(_PARENT), step, batch, element):
         return
     try:
         marker = os.open(os.environ["RIPRAP_CRASH_ONCE"], os.O_CREAT | os.O_EXCL | os.O_WRONLY)
@@ -52,3 +52,9 @@ def reach(step: Step, batch: int, element: str) -> None:
     os.close(marker)
     victim = os.getppid() if at.startswith(_PARENT) else os.getpid()
     os.kill(victim, signal.Signals[os.environ.get("RIPRAP_CRASH_BY", "SIGKILL")])
+
+
+def _is_at(at: str, step: str, batch: int, element: str) -> bool:
+    wanted, _, rest = at.partition(":")
+    number, _, name = rest.partition(":")
+    return wanted == step and number in ("*", str(batch)) and name in ("", element)

@@ -51,6 +51,11 @@ class Outflow:
 
     def publish(self, record: BatchRecord) -> None:
         """Append a batch that is on record, and let go of what every reader has had."""
+        if self.has(record.batch):
+            # Its pages may be gone with their host, and nobody needs them.
+            for writer in self._writers:
+                writer.trim()
+            return
         outputs = record.outputs.get(self._outlet.name, ())
         tuples = self._read([o.page for o in outputs], self._outlet.schema)
         punctuations = self._read(

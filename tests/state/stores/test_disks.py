@@ -124,3 +124,10 @@ def test_a_disk_that_is_away_is_no_empty_store(disk: Path) -> None:
     ):
         with pytest.raises(StoreError, match="Is its disk mounted"):
             use()
+
+
+def test_what_is_no_folder_is_no_empty_store(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("not mounted")
+    store = open_store(tmp_path / "store", readonly=True)
+    with pytest.raises(StoreError, match="Not a directory"):
+        store.keys("Sums")

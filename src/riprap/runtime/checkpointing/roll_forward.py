@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from riprap.errors import RunError
 from riprap.runtime.checkpointing.recovery import FRESH, Recovery, read_wishes, state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.task import Answer
@@ -53,6 +54,13 @@ class RollForward:
                 base = self._base(records, intact, cuts, usable, store)
         if base is None:
             what = f"what '{self._element}' read is not kept any more from its newest cut on: its tuples are lost"
+            if recovery.plan.region is not None:
+                # Going on would put out something else, and the cuts may only be out of reach.
+                raise RunError(
+                    f"{what}. It belongs to the consistent region '{recovery.plan.region}', and is not begun "
+                    f"afresh. Take the run up with its store, {recovery.durable.url}, as it was (is its disk "
+                    "mounted?), or start a new run"
+                )
             recovery.tell("state lost", operator=self._element, message=what)
             recovery.replace(newest, {}, gone=True)
             return

@@ -88,8 +88,8 @@ class LocalFolder:
         try:
             names = self._names(self._path(entry))
         except (FileNotFoundError, NotADirectoryError):
-            # Without its root this is not an empty store but a disk that is away.
-            os.stat(self._root)
+            # Without its root, a folder, this is not an empty store but a disk that is away.
+            os.stat(os.path.join(self._root, "."))
             return set()
         return {name for name in map(PackName.parse, names) if name}
 

@@ -1,0 +1,207 @@
+"""The table of the fault matrix: each line is a case.
+
+A case is the lives of one run: what happens in each, whether the host's memory goes with it, and a last life in which
+nothing happens. Faults are said in words:
+
+    driver@recorded:60          the driver dies by SIGKILL at a step of a batch (``*``: of whichever)
+    driver@checkpoint-values:3  the same at a step of an agent that saves (`runtime/crash.py` has all steps)
+    worker@paged:60, agent@checkpoint-values:3      a worker, or the agent, does
+    error:1400, worker:1400, jvm:1400, driver:1400, driver+jvm:1400, agent:1400, supervisor:1400
+                                something happens to who works on tuple 1400, or to who it works for
+    store-down:400, store-up:900    checkpoints cannot be written in between
+    refused       the run is taken up while checkpoints cannot be read, which is an error; then they can be
+    unmounted     the same, where there is nothing in the store's folder
+    host:1200                   of a supervised run, the driver and all it started die, and its pages go
+    table:1200                  the table of a lookup changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+DRIVER_STEPS = ("gathered", "recorded", "published", "collected")
+WORKER_STEPS = ("read", "shared", "computed", "paged", "answered")
+AGENT_STEPS = ("values", "between", "manifest", "versioned", "collecting")
+BACK_STEPS = ("restore-read:0", "restore-paged:0", "restore-recorded:*", "computed-again:*")
+KILLS = ("driver", "driver+jvm", "supervisor")
+
+
+@dataclass(frozen=True)
+class Life:
+    """What happens in a life of a run, and to the memory of the host when it ends."""
+
+    faults: tuple[str, ...]
+    wiped: bool = False
+    supervised: bool = False
+
+    @property
+    def crash_at(self) -> str | None:
+        """The step at which a process dies, as `runtime/crash.py` takes it."""
+        for fault in self.faults:
+            who, _, step = fault.partition("@")
+            if step:
+                return f"parent@{step}" if who == "driver" and step.startswith("checkpoint-") else step
+        return None
+
+    @property
+    def traps(self) -> tuple[tuple[str, int], ...]:
+        """What happens at which tuple."""
+        parted = (fault.partition(":") for fault in self.faults if "@" not in fault and ":" in fault)
+        return tuple((what, int(seq)) for what, _, seq in parted)
+
+    @property
+    def killed(self) -> bool:
+        """Whether the process that the test has started dies."""
+        words = {what for what, _ in self.traps} | {f.partition("@")[0] for f in self.faults if "@" in f}
+        return bool(words & set(KILLS[2:] if self.supervised else KILLS))
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run ends with an error."""
+        return self.refused or (
+            not self.supervised and any(what in ("error", "jvm") for what, _ in self.traps)
+        )
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run comes to its end."""
+        return not self.killed and not self.fails
+
+    @property
+    def loses_memory(self) -> bool:
+        """Whether the memory of the host goes, when it ends or on the way."""
+        return self.wiped or "host" in dict(self.traps)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it does not come to anything."""
+        return "refused" in self.faults or "unmounted" in self.faults
+
+    @property
+    def apart(self) -> bool:
+        """Whether it takes a process of its own."""
+        return self.killed or self.supervised or bool(self.crash_at) or "jvm" in dict(self.traps)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of a topology, with a kind of sink, that goes through some lives."""
+
+    topology: str
+    lives: tuple[Life, ...]
+    sink: str = "each"
+    period: str = "100ms"
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is one of those that are run with all tests."""
+        return self in QUICK
+
+    @property
+    def id(self) -> str:
+        lives = (
+            "+".join(life.faults)
+            + ("-wiped" if life.wiped else "")
+            + ("-supervised" if life.supervised else "")
+            for life in self.lives
+        )
+        slow = "" if self.period == "100ms" else f"-cut-{self.period}"
+        return f"{self.topology}-{self.sink}{slow}-{'-then-'.join(lives)}"
+
+
+def life(*faults: str, wiped: bool = False, supervised: bool = False) -> Life:
+    """Describe a life."""
+    return Life(faults, wiped, supervised)
+
+
+ALL = (
+    "chain", "diamond", "sources", "aligned", "sinks", "regions", "loop", "mixed", "elements", "spark", "lookup",
+    "toolkit", "clock",
+)  # fmt: skip
+# Three that differ most in how they come back, for what need not be tried with all.
+SOME = ("chain", "elements", "sinks")
+
+QUICK: Sequence[Case] = (
+    Case("toolkit", (life("error:1400", wiped=True),)),
+    Case("elements", (life("error:900", wiped=True), life("error:1700", wiped=True)), "each", "500ms"),
+    Case("loop", (life("worker:700", "error:1400", wiped=True),), "sqlite"),
+    Case("spark", (life("error:1400", wiped=True),)),
+    Case("mixed", (life("agent:700", "error:1400", wiped=True),)),
+    Case("lookup", (life("table:800", "table:1300", "error:1400", wiped=True),)),
+    Case("chain", (life("store-down:300", "store-up:1000", "error:1700", wiped=True),), "rolled"),
+    Case("diamond", (life("driver@published:60", wiped=True), life("driver@computed-again:*", wiped=True))),
+    Case("sinks", (life("driver@checkpoint-manifest:3", wiped=True),)),
+)
+
+
+def _matrix() -> Iterator[Case]:
+    for topology in ALL:
+        for wiped in (False, True):
+            yield Case(topology, (life("error:1400", wiped=wiped),), period="1s")
+            yield Case(topology, (life("driver:1400", wiped=wiped),))
+        yield Case(topology, (life("worker:700"),))
+        yield Case(topology, (life("worker:700", "error:1400", wiped=True),), "rolled")
+        yield Case(topology, (life("agent:700", "error:1400", wiped=True),), "sqlite")
+        yield Case(topology, (life("store-down:300", "store-up:1000", "error:1700", wiped=True),))
+        yield Case(topology, (life("store-down:300", "error:1000", wiped=True), life("refused")))
+        yield Case(topology, (life("error:1400", wiped=True), life("unmounted")))
+        again = (
+            life("error:900", wiped=True),
+            life("error:1000", wiped=True),
+            life("error:1900", wiped=True),
+        )
+        yield Case(topology, again, "each", "700ms")
+        yield Case(
+            topology, (life("driver@recorded:60", wiped=True), life("driver@computed-again:*", wiped=True))
+        )
+    for topology, steps in zip(SOME, (DRIVER_STEPS,) * 3, strict=True):
+        for step in steps:
+            yield Case(topology, (life(f"driver@{step}:60"),))
+            yield Case(topology, (life(f"driver@{step}:60", wiped=True),), "rolled")
+    for topology in SOME:
+        for step in AGENT_STEPS:
+            yield Case(_for_step(topology, step), (life(f"driver@checkpoint-{step}:3", wiped=True),))
+        for step in BACK_STEPS:
+            yield Case(
+                topology, (life("driver:1200", wiped=True), life(f"driver@{step}", wiped=True)), "rolled"
+            )
+            yield Case(topology, (life("driver:1200", wiped=True), life(f"driver@{step}")), "sqlite")
+    for step in WORKER_STEPS:
+        yield Case("chain", (life(f"worker@{step}:40"),))
+        yield Case("elements", (life(f"worker@{step}:40", "driver:1600", wiped=True),))
+    for step in AGENT_STEPS:
+        lives = (life(f"agent@checkpoint-{step}:3", "driver:1600", wiped=True),)
+        yield Case(_for_step("elements", step), lives)
+    for topology in ("chain", "elements", "sources", "spark"):
+        yield Case(topology, (life("jvm:1400"),))
+        yield Case(topology, (life("jvm:1400", wiped=True),))
+        yield Case(topology, (life("driver+jvm:1400", wiped=True),), "rolled")
+        yield Case(topology, (life("agent:1300", "driver+jvm:1400", wiped=True),))
+        yield Case(topology, (life("driver:1200", supervised=True),))
+        yield Case(topology, (life("host:1200", supervised=True),))
+        yield Case(topology, (life("supervisor:1400", wiped=True, supervised=True),))
+    for sink in ("rolled", "sqlite", "postgres", "redis"):
+        for topology in ("elements", "sinks"):
+            yield Case(topology, (life("driver@published:60", wiped=True),), sink)
+            yield Case(topology, (life("driver@gathered:60"),), sink)
+            yield Case(topology, (life("error:800", wiped=True), life("error:1700", wiped=True)), sink)
+    again = (life("driver:1200", wiped=True), life("driver@computed-again:*", wiped=True))
+    for topology in ("chain", "elements", "sources", "loop"):
+        yield Case(topology, (*again, life("driver@restore-paged:0", wiped=True)))
+        yield Case(
+            topology, (*again, life("driver@computed-again:*"), life("error:2100", wiped=True)), "sqlite"
+        )
+    changes = ("table:600", "table:1000", "table:1300")
+    yield Case(
+        "lookup", (life(*changes, "driver:1400", wiped=True), life("driver@computed-again:*", wiped=True))
+    )
+    yield Case("lookup", (life(*changes, "error:1350", wiped=True), life("error:2000", wiped=True)), "rolled")
+
+
+def _for_step(topology: str, step: str) -> str:
+    """Return a topology that comes by a step: it takes an operator with two windows to be between their values."""
+    return "diamond" if step == "between" else topology
+
+
+CASES: Sequence[Case] = tuple(dict.fromkeys((*QUICK, *_matrix())))

@@ -1,0 +1,159 @@
+"""A case of the fault matrix, run: one life after the other, by processes that really die."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.regions.building import application
+from tests.regions.cases import Case, Life
+from tests.regions.sinks import Place
+from tests.regions.topologies import BATCH
+from tests.regions.traps import Trap, end, put_back, sprung, take_away
+from tests.runtime.checkpointing.leaving import lines_so_far, lose_host
+from tests.runtime.harness import Programs, only_run, page_folder, wait_until
+
+import riprap as rr
+from riprap.operators.sink import Sink
+from riprap.runtime.agent.lock import await_saver
+from riprap.runtime.supervision.presence import find_presences
+from riprap.runtime.supervision.real_crashes import kill_host
+
+OPTIONS: Mapping[str, Any] = {"batch_rows": BATCH, "buckets": 4, "parallelism": 2}
+# Both are told when what is gone is brought back.
+BACK = {"restored", "computed again"}
+# None of these may be told of what is in a region.
+WRONG = ("results differ", "results lost", "state lost")
+
+
+@dataclass
+class Running:
+    """A case on its way: ``work`` is its own folder."""
+
+    case: Case
+    spark: SparkSession
+    programs: Programs
+    work: Path
+    place: Place
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run, once there is one."""
+        runs = self.work / "runs"
+        return only_run(runs) if runs.exists() else None
+
+    def live(self) -> None:
+        """Go through all lives, and where the run has not ended by then, a last one in which nothing happens."""
+        wiped_at = None
+        for number, life in enumerate(self.case.lives):
+            if "unmounted" in life.faults:
+                take_away(self.work / "store")
+                (self.work / "store").mkdir()
+            if life.apart:
+                self._apart(life, self.work / f"life-{number}")
+            else:
+                self._here(life)
+            for trap in self._traps(life):
+                assert sprung(self.work / "markers", trap), f"{trap} did not happen"
+                end(self.work / "markers", trap)
+            if life.refused:
+                put_back(self.work / "store")
+            if life.loses_memory and wiped_at is None:
+                wiped_at = len(self.events()) if life.wiped else 0
+            if life.wiped:
+                self._lose_memory()
+        if not self.case.lives[-1].ends:
+            with self._application(()).run(spark=self.spark, folder=self.folder, **self._options) as run:
+                assert run.wait(timeout=240), "the run did not end"
+        if wiped_at is not None:
+            assert {e["event"] for e in self.events()[wiped_at:]} & BACK, "nothing was brought back"
+
+    def sinks(self) -> tuple[Sink, ...]:
+        """Return the sinks."""
+        return self._application(()).graph().of_kind(Sink)
+
+    def told(self, kind: str) -> list[dict[str, Any]]:
+        """Return what the run told of some kind."""
+        return [event for event in self.events() if event["event"] == kind]
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what the run has told so far."""
+        return lines_so_far(self.folder / "events.jsonl") if self.folder is not None else []
+
+    def _application(self, traps: tuple[Trap, ...]) -> rr.Application:
+        return application(
+            self.case.topology, self.case.sink, self.work, self.place, traps, period=self.case.period
+        )
+
+    def _traps(self, life: Life) -> tuple[Trap, ...]:
+        paths = {"store-down": "store", "store-up": "store", "table": "", "host": "killed"}
+        return tuple(
+            Trap(seq, what, str(self.work / paths[what]) if what in paths else "") for what, seq in life.traps
+        )
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {**OPTIONS, "store": str(self.work / "store")}
+
+    @property
+    def _which(self) -> dict[str, Any]:
+        """Return the options by which a run is begun, or taken up."""
+        where = {"runs": str(self.work / "runs")} if self.folder is None else {"folder": str(self.folder)}
+        return {**self._options, **where}
+
+    def _here(self, life: Life) -> None:
+        def run() -> None:
+            with self._application(self._traps(life)).run(spark=self.spark, **self._which) as running:
+                assert running.wait(timeout=240), "the run did not end"
+
+        if life.fails:
+            with pytest.raises(
+                rr.RiprapError, match="store|consistent region" if life.refused else "the trap at"
+            ):
+                run()
+        else:
+            run()
+
+    def _apart(self, life: Life, work: Path) -> None:
+        spec = {
+            "topology": self.case.topology,
+            "sink": self.case.sink,
+            "period": self.case.period,
+            "work": str(self.work),
+            "place": self.place.spec(),
+            "traps": [[trap.seq, trap.what, trap.path] for trap in self._traps(life)],
+            "options": {**self._which, "master": "local[2]"},
+            "supervised": life.supervised,
+        }
+        program = self.programs.start("run_topology.py", work, spec, life.crash_at)
+        if "host" in dict(life.traps):
+            self._lose_host_of(program, life)
+        self.programs.finish(program, code=-signal.SIGKILL if life.killed else int(life.fails))
+        if life.crash_at is not None:
+            assert (work / "crashed").exists(), f"nobody died at {life.crash_at}"
+        if life.supervised and life.killed:
+            folder = self.folder
+            assert folder is not None
+            wait_until(lambda: not any(p.alive() for p in find_presences(folder)))
+
+    def _lose_host_of(self, program: Any, life: Life) -> None:
+        (trap,) = (trap for trap in self._traps(life) if trap.what == "host")
+        wait_until(lambda: sprung(self.work / "markers", trap) or program.poll() is not None)
+        folder = self.folder
+        assert folder is not None
+        (presence,) = find_presences(folder)
+        kill_host(folder, next(iter(presence.pages)))
+        Path(trap.path).touch()
+
+    def _lose_memory(self) -> None:
+        folder = self.folder
+        assert folder is not None
+        for home in (folder / "elements").iterdir():
+            await_saver(home, print)
+        assert list(page_folder(folder).glob("*/*/*.page")), "there was no memory to lose"
+        lose_host(folder)

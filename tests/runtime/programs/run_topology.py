@@ -1,0 +1,46 @@
+"""Run an application of tests/regions/topologies.py as a job says, in a session of its own or supervised.
+
+{"topology": "chain", "sink": "each", "period": "100ms", "work": "...", "place": {...}, "traps": [[1200, "driver", ""]],
+ "options": {"runs": "..."}, "supervised": false}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.regions.building import application
+from tests.regions.sinks import Place
+from tests.regions.traps import Trap
+
+import riprap as rr
+from riprap.runtime import Patience, supervise
+
+
+def run_topology(
+    topology: str,
+    sink: str,
+    period: str,
+    work: str,
+    place: dict[str, str],
+    traps: list[list[Any]],
+    options: dict[str, Any],
+    supervised: bool,
+) -> None:
+    set_off = [Trap(*trap) for trap in traps]
+    app = application(topology, sink, Path(work), Place(**place), set_off, period=period)
+    options = {"config": {"spark.log.level": "OFF"}, **options}
+    if supervised:
+        # However slow the machine is: only who is dead is to be started again.
+        patience = Patience(silent=120.0, stuck=240.0)
+        with supervise(app.graph(), rr.RunOptions(**options), patience=patience, spare=False) as run:
+            run.wait()
+    else:
+        with app.run(**options) as run:
+            run.wait()
+
+
+if __name__ == "__main__":
+    run_topology(**json.loads(Path(sys.argv[1]).read_text()))
