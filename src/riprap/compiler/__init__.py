@@ -210,9 +210,8 @@ def _plan(
     operators += [_outlet(graph, stream, leaving) for stream, leaving in outlets.items()]
     sources = graph.of_kind(Source)
     part = Graph(element.name, tuple(operators))
-    foreign = (
-        sorted({c.root for c in inlets.values()}) if any(c.root != root for c in inlets.values()) else []
-    )
+    read = {c.root for c in inlets.values()}
+    foreign = sorted(read) if read - {root} else []
     entries = tuple(
         Intake(
             name=stream,

@@ -6,21 +6,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riprap.compiler import Plan, describe_state
+from riprap.compiler import Plan
 from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.pacing import pace_start
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
 from riprap.graph import connectors
 from riprap.graph.graph import Graph
-from riprap.graph.regions import regions_of
 from riprap.operators.lookup import Lookup
 from riprap.operators.sink import Sink
 from riprap.operators.source import Source
-from riprap.runtime.agent.handle import Saver, hire
+from riprap.runtime.agent.handle import Saver
+from riprap.runtime.agent.opening import saver_of
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
-from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.checkpointing.roll_forward import RollForward
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
@@ -101,14 +100,8 @@ class Element:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        hand_over(
-            self.plan.name,
-            self._site,
-            self.publishers,
-            self._outlets,
-            had=self._handed.batch,
-            tell=self._launch.folder.event,
-        )
+        had, tell = self._handed.batch, self._launch.folder.event
+        hand_over(self.plan.name, self._site, self.publishers, self._outlets, had=had, tell=tell)
 
     def pass_over(self) -> int:
         """Go on at the live edge where the plan says so: what came in the meantime is lost, and counted."""
@@ -170,22 +163,9 @@ class Element:
 
     def _be_saved(self) -> None:
         """Have the protected operators saved from now on."""
-        if not self.plan.protected:
-            return
-        launch, ledger = self._launch, self._site.ledger
-        region = next((r for r in regions_of(launch.graph) if r.name == self.plan.region), None)
-        protection = ElementProtection.of(
-            self.plan,
-            self._site,
-            launch.durable,
-            describe_state(launch.graph),
-            home=self._home,
-            patience=region.terms.drain_timeout if region is not None else None,
-        )
-        batches = ledger.batches()
-        newest = ledger.get(batches[-1]) if batches else None
-        self._saver = hire().open(protection, launch.folder.path, newest, launch.folder.event)
-        self._runner.saver = self._saver
+        if self.plan.protected:
+            self._saver = saver_of(self.plan, self._site, self._home, self._launch)
+            self._runner.saver = self._saver
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:
         if self._saver is not None:

@@ -187,26 +187,23 @@ def custom(
     ``schema`` is that of its output, or ``outputs`` maps the names of several to theirs; then the streams are
     returned by name. Its state is one object, so one task has all of its tuples; one that is ``stateless`` runs in
     any number of tasks. Tuples of ``control`` reach it as port "control" at the end of each batch: they may change
-    its state, and it cannot submit then. Such a stream may be a loop, made of its own output. One that may put out
-    something else when it gets the same tuples again, such as a random choice, says ``deterministic=False``.
+    its state, and it cannot submit then. Such a stream may be a loop. One that draws says ``deterministic=False``.
 
-    >>> class Doubled(rr.CustomOperator):
+    >>> class Passed(rr.CustomOperator):
     ...     def on_tuple(self, port, tuple):
-    ...         self.submit(tuple)
     ...         self.submit(tuple)
     >>> app = rr.Application("demo")
     >>> words = app.source("words", rr.rows([], "word string"))
-    >>> print(app.custom("twice", Doubled, words, schema="word string", stateless=True))
-    stream 'twice' (word string)
+    >>> print(app.custom("passed", Passed, words, schema="word string", stateless=True))
+    stream 'passed' (word string)
     """
     here = Here("Custom", name, app, *ports, *((control,) if control is not None else ()))
     inputs = tuple(here.port(port) for port in ports)
     if not inputs:
         raise here.error("it has no input", "Give it a stream for each port")
     if (schema is None) == (outputs is None):
-        raise here.error(
-            "it takes one of schema= and outputs=", "Give schema= for one output, outputs= for several"
-        )
+        do = "Give schema= for one output, outputs= for several"
+        raise here.error("it takes one of schema= and outputs=", do)
     given = dict(params or {})
     state = _check_class(here, made_by, given, stateless=stateless, control=control is not None)
     names = () if outputs is None else tuple(outputs)

@@ -197,15 +197,13 @@ class Checkpointer:
 
     def _wait_for_sinks(self) -> None:
         """Tell, once a cut, if sinks or channels do not come to have what it takes to be complete."""
-        patience = self._protection.patience
+        patience, element = self._protection.patience, self._protection.element
         if patience is None or self._cut_since is None or self._clock() - self._cut_since <= patience:
             return
         self._cut_since = None
-        message = (
-            f"the cut of '{self._protection.element}' after batch {self._cut} is not complete after {patience:g} s: a "
-            "sink, or who reads from it, has not had all up to it. Until then no other is made, and input is kept"
-        )
-        self._say("cut late", element=self._protection.element, batch=self._cut, message=message)
+        what = f"the cut of '{element}' after batch {self._cut} is not complete after {patience:g} s: a sink, or who"
+        message = f"{what} reads from it, has not had all up to it. No other is made, and input is kept"
+        self._say("cut late", element=element, batch=self._cut, message=message)
 
     def _save_one(self, tracked: PendingOperator, taken: Taken) -> None:
         began = self._clock()
@@ -261,8 +259,7 @@ class Checkpointer:
                 versions = by_batch[tracked.name]
                 tracked.versions.keep_only([versions[batch] for batch in cuts])
         except Exception as error:
-            what = f"checkpoints of '{tracked.name}'"
-            self._say("warning", what=what, message=f"old ones stay: {error}")
+            self._say("warning", what=f"checkpoints of '{tracked.name}'", message=f"old ones stay: {error}")
             return
         if len(cuts) > 1:
             self._oldest = cuts[-1]
