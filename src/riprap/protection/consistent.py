@@ -63,8 +63,8 @@ def consistent(
 
     A cut of it is made every ``period``, or with ``trigger="operator"`` whenever that operator says so, as a folder
     scan does after each file. ``durable`` says what it survives the loss of: a "process", the memory of a "host", or
-    the "power". A cut that takes longer than ``drain_timeout`` has failed, and so has a recovery after
-    ``reset_timeout``; after so many attempts in a row the region halts, and waits for somebody.
+    the "power". A cut that takes longer than ``drain_timeout`` is told, and a recovery that takes longer than
+    ``reset_timeout`` has failed; after so many attempts in a row the region halts, and waits for somebody.
 
     >>> print(rr.consistent(period="2s").describe())
     begins a consistent region, cut every 2 s, survives the loss of a host's memory
