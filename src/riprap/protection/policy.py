@@ -77,8 +77,8 @@ class RegionTerms:
     """How a consistent region is run.
 
     A cut is made every ``period`` seconds, or where ``trigger`` is "operator" when the operator it starts at says so.
-    One that is not complete after ``drain_timeout`` seconds is told; recovering may take ``reset_timeout``. After so many
-    attempts that failed one after the other the region halts. ``durable`` says what it survives the loss of.
+    One that is not complete after ``drain_timeout`` seconds is told; recovering may take ``reset_timeout``. After so
+    many attempts that failed in a row the region halts. ``durable`` says what it survives the loss of.
     """
 
     trigger: Trigger
