@@ -55,6 +55,9 @@ def lines_so_far(path: Path) -> list[dict[str, Any]]:
 def manifests(run_folder: Path, operator: str, store: str | None = None) -> list[CheckpointManifest]:
     """Return the manifests of an operator that can be read now, newest first."""
     identity = f"{run_folder.parent.name}-{run_folder.name}"
+    if store is None and not (run_folder / "checkpoints").exists():
+        # Made when the first element begins to be saved.
+        return []
     opened = open_store(store or run_folder / "checkpoints", readonly=True)
     versions = Versions(opened, f"{identity}/{operator}")
     found = []

@@ -84,6 +84,7 @@ def take_up(spark: SparkSession, group: str, folder: Path) -> TakenUp:
         lose_host(run.folder)
 
         with app.run(spark=spark, folder=run.folder, **OPTIONS) as again:
+            wait_until(lambda: still_running(again) and not any(e.restoring for e in again._crew.going))
             after = on_host(run.folder, elements)
             write(BEFORE, PARTS)
             wait_until(lambda: settled(again, toolkit.complete(group, PARTS)))
