@@ -32,8 +32,8 @@ from riprap.stage.arrival import Arrival, ReadRows
 from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import OperatorActivity, Outcome
 from riprap.stage.plan import is_clock
+from riprap.state.digests import digest_of
 from riprap.state.durable_files import fields_of, save_private
-from riprap.state.hashing import digest_of
 from riprap.state.ledger import Manifest, Output, page_name
 from riprap.state.pages import PageStore
 from riprap.state.windows import merge, restrict, tuples_in

@@ -41,17 +41,6 @@ def hash_arrays(columns: Sequence[pa.Array]) -> Hashes:
     return result
 
 
-def digest_of(page: pa.RecordBatch) -> int:
-    """Return a number that tells rows from others, in whatever order they are and however dealt out: their hashes' sum.
-
-    >>> one, two = (pa.record_batch({"a": values}) for values in ([1, 2], [2, 1]))
-    >>> digest_of(one) == digest_of(two)
-    True
-    """
-    columns = [column for column in map(_hashable, page.columns) if column is not None]
-    return int(hash_arrays(columns).sum(dtype=np.uint64)) if columns and page.num_rows else 0
-
-
 def buckets_of(hashes: Hashes, buckets: int) -> npt.NDArray[np.int64]:
     """Return the bucket of each hash: the hash range cut into equal parts."""
     return ((hashes >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
@@ -60,16 +49,6 @@ def buckets_of(hashes: Hashes, buckets: int) -> npt.NDArray[np.int64]:
 def first_hash(bucket: int, buckets: int) -> np.uint64:
     """Return the lowest hash of a bucket."""
     return np.uint64((((bucket << 32) + buckets - 1) // buckets) << 32)
-
-
-def _hashable(column: pa.Array) -> pa.Array | None:
-    """Return a column as it can be hashed; None of a kind that cannot."""
-    kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind):
-        return None
-    if pa.types.is_time(kind) or pa.types.is_duration(kind):
-        return column.view(pa.int64() if kind.bit_width == 64 else pa.int32())
-    return column
 
 
 def _hash_array(array: pa.Array) -> Hashes:

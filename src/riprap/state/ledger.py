@@ -62,7 +62,7 @@ class Manifest:
 class Output:
     """A page of result rows that a task made for a sink, and one of punctuations where there are any.
 
-    ``digest`` is the sum of its rows' hashes, where they may have to be computed again.
+    ``digest`` is that of its rows, where they may have to be computed again.
     """
 
     page: str

@@ -183,7 +183,10 @@ class RollForward:
 
     def _put_on_record(self, record: BatchRecord, answers: Sequence[Answer]) -> BatchRecord:
         """Let a record say what was computed, and tell if it is not what it had."""
-        for name, before in record.outputs.items():
+        manifests = tuple(sorted((a.manifest for a in answers), key=lambda m: m.buckets))
+        # Digests are of what each task put out.
+        alike = [m.buckets for m in record.manifests] == [m.buckets for m in manifests]
+        for name, before in record.outputs.items() if alike else ():
             now = [answer.outputs[name] for answer in answers if name in answer.outputs]
             if _differ(before, now):
                 self._recovery.tell(
@@ -199,7 +202,6 @@ class RollForward:
             name: tuple(a.outputs[name] for a in sorted(answers, key=lambda a: a.task) if name in a.outputs)
             for name in record.outputs
         }
-        manifests = tuple(sorted((a.manifest for a in answers), key=lambda m: m.buckets))
         record = replace(record, manifests=manifests, outputs=outputs)
         self._recovery.site.ledger.write(record)
         return record
@@ -217,11 +219,8 @@ def _unbroken(batches: Sequence[int]) -> list[int]:
 
 def _differ(before: Sequence[Output], now: Sequence[Output]) -> bool:
     if any(output.digest is None for output in (*before, *now)):
-        # Of a version that kept none, or pages that are gone with what they had.
+        # Of a version that kept none.
         return False
-    return _sum(before) != _sum(now)
-
-
-def _sum(outputs: Sequence[Output]) -> tuple[int, int]:
-    """Return rows and digest of a batch's results, however they were dealt out to tasks."""
-    return sum(o.rows for o in outputs), sum(o.digest or 0 for o in outputs) % 2**64
+    # By whichever task.
+    was, came = (sorted((o.rows, o.digest or 0) for o in outputs) for outputs in (before, now))
+    return was != came
