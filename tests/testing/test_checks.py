@@ -158,7 +158,9 @@ def test_a_store_whose_values_are_torn(tmp_path: Path, monkeypatch: pytest.Monke
 
     found = broken(lambda: check_store(f"torn_store:Torn://{tmp_path}/torn", kills=40))
 
-    assert "keys whose values are not what was put" in found.popitem()[1]
+    # Readers may come upon one that is torn before its writer is killed.
+    told = ("keys whose values are not what was put", "the value that every put() replaces")
+    assert any(words in said for said in found.values() for words in told), found
 
 
 @dataclass(frozen=True)

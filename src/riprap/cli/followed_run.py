@@ -256,7 +256,7 @@ def _notice(event: Mapping[str, Any]) -> str | None:
             "message": message,
         }:
             return str(message)
-        case {"event": "computed again", "element": element, "batches": n, "tuples": rows, "seconds": s}:
+        case {"event": "computed again", "element": element, "batches": n, "tuples": rows, "seconds": s} if n:
             return f"'{element}' has computed {n:,} batches again, {rows:,} tuples in {s:.1f} s"
         case {"event": "restored", "operator": operator, "version": version, "age": age, "tuples": tuples}:
             less = [f"{event[k]:,} {k}" for k in ("stale", "damaged") if event.get(k)]

@@ -85,8 +85,6 @@ class RollForward:
         compute: Callable[[BatchRecord], Sequence[Answer]],
     ) -> None:
         newest = max(records)
-        if base == newest:
-            return
         began, rows = self._recovery.clock(), 0
         # Its state may have been brought back.
         records[base] = self._recovery.site.ledger.get(base)
