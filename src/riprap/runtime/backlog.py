@@ -31,7 +31,7 @@ def hand_over(
         if batch < 0:
             continue
         record = site.ledger.get(batch)
-        gone = _gone(site, record)
+        gone = results_gone(site, record)
         lost: dict[str, int] = {}
         if gone:
             # Of files and channels one can tell what they have; of others, what was noted.
@@ -56,7 +56,7 @@ def hand_over(
             publisher.take_up(batch, record.outputs.get(name, ()))
 
 
-def _gone(site: Site, record: BatchRecord) -> dict[str, int]:
+def results_gone(site: Site, record: BatchRecord) -> dict[str, int]:
     """Name the sinks and channels some of whose pages are gone, with the rows they were to get."""
     return {
         name: sum(output.rows for output in outputs)

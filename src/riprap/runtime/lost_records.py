@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 
 from riprap.compiler import Plan
 from riprap.errors import LedgerError
+from riprap.runtime.backlog import results_gone
 from riprap.runtime.batches import MOST_UNHANDED
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.site import Site
@@ -95,12 +96,7 @@ def read_again(site: Site, outlets: Mapping[str, Outflow], log: SparkLog) -> Non
     if newest < 0 or newest in site.ledger.damaged():
         return
     record = site.ledger.get(newest)
-    gone = {
-        name
-        for name, outputs in record.outputs.items()
-        if any(not site.has_result(page) for output in outputs for page in output.pages)
-    }
-    if any(not outlets[name].has(newest) for name in gone):
+    if any(not outlets[name].has(newest) for name in results_gone(site, record)):
         # The record may be the only one that knows what the batch had.
         log.put_right(record)
         site.ledger.forget([newest])
