@@ -226,8 +226,16 @@ class Application(Builder):
             raise GraphError(f"close at {location}: {loop} was announced, and it is {stream}")
         self._loops[loop.name] = stream.name
 
-    def function(self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType) -> None:
-        """Register a function over Arrow arrays for use in the expressions of operators added after it.
+    def function(
+        self,
+        name: str,
+        function: Callable[..., pa.Array],
+        *,
+        returns: str | pa.DataType,
+        deterministic: bool = True,
+    ) -> None:
+        """Register a function over Arrow arrays for use in the expressions of operators added after it. One that draws,
+        or asks for the time, says ``deterministic=False``: what comes of it in a consistent region is held for a while.
 
         >>> import pyarrow.compute as pc
         >>> app = rr.Application("demo")
@@ -238,15 +246,20 @@ class Application(Builder):
         """
         location, kind = self._declared("function", name, returns)
         try:
-            self.functions[name.lower()] = UserFunction(name=name, callable=function, returns=kind)
+            self.functions[name.lower()] = UserFunction(name, function, kind, deterministic)
         except ExpressionError as error:
             raise GraphError(f"function '{name}' ({location}): returns={returns!r}: {error}") from error
 
     def aggregate_function(
-        self, name: str, function: Callable[..., pa.Array], *, returns: str | pa.DataType
+        self,
+        name: str,
+        function: Callable[..., pa.Array],
+        *,
+        returns: str | pa.DataType,
+        deterministic: bool = True,
     ) -> None:
         """Register an aggregate: a function that gets a list array a argument (a window an element) and returns a value
-        a window, for use in the ``select=`` of aggregates added after it.
+        a window, for use in the ``select=`` of aggregates added after it. ``deterministic`` is as for functions.
 
         >>> import pyarrow.compute as pc
         >>> app = rr.Application("demo")
@@ -257,7 +270,7 @@ class Application(Builder):
         """
         location, kind = self._declared("aggregate function", name, returns)
         try:
-            self.aggregate_functions[name.lower()] = UserAggregate(name=name, callable=function, returns=kind)
+            self.aggregate_functions[name.lower()] = UserAggregate(name, function, kind, deterministic)
         except ExpressionError as error:
             raise GraphError(
                 f"aggregate function '{name}' ({location}): returns={returns!r}: {error}"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riprap as rr
-from riprap.errors import NotYetError, RiprapError
+from riprap.errors import RiprapError
 from riprap.graph.regions import regions_of, why_autonomous
 from riprap.protection import Protectable, RegionTerms
 
@@ -458,13 +458,6 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         "operator 'b' (THERE): it is in region 'a' (fed by 'a'), and placed in 'late', which restarts live and so "
         "loses tuples. Place it with restart='resume', or keep it out of regions with protect=rr.autonomous()",
     ),
-    "a random operator": (
-        lambda a: a.sink("out", a.custom("dice", Follows, a.source("in", rows(), protect=start()), schema=SCHEMA,
-                                         deterministic=False), rr.memory()),
-        "operator 'dice' (HERE): it is in region 'in' (fed by 'in'), and may put out something else when it computes "
-        "again: it says deterministic=False. No region of this version can have it: make it deterministic, or keep "
-        "it out of regions with protect=rr.autonomous()",
-    ),
     "a policy that wants both": (
         lambda a: a.sink("out", a.source("in", rows(), protect=Torn()), rr.memory()),
         "operator 'in' (HERE): protect=Torn() begins a consistent region and leaves it. Let it do one",
@@ -491,7 +484,7 @@ def test_what_cannot_be_in_a_region_is_said_when_it_is_built(wrong: str) -> None
     for number in range(1, len(linecache.getlines(__file__)) + 1):
         said = said.replace(f"{__file__}:{number})", "THERE)")
     assert said == wanted
-    assert isinstance(caught.value, NotYetError if wrong == "a random operator" else rr.GraphError)
+    assert isinstance(caught.value, rr.GraphError)
 
 
 def test_out_of_a_region_nothing_is_refused() -> None:

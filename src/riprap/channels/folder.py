@@ -3,6 +3,7 @@
 <channel>/                      readable by its owner only
     channel.json                stream, key, buckets, tags, schema; written when the channel is made
     <...>.segment               the log, see riprap.channels.segment
+    held/<...>.segment          segments that no reader may see yet, of an element whose results may come out otherwise
     readers/<reader>.json       how far each reader is, see riprap.channels.notes
     finished                    exists once nothing more comes
 
@@ -27,6 +28,7 @@ from riprap.errors import ChannelError
 from riprap.state.durable_files import checking, load_json, save_json
 
 FINISHED = "finished"
+HELD = "held"
 _CHANNEL = "channel.json"
 _ENTRIES = {"stream": str, "key": list | None, "buckets": int, "tags": int, "schema": str, "arrow": str}
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.channels.folder import FINISHED, Channel, list_segments, sweep
+from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, scan, sweep
 from riprap.channels.notes import Notes
 from riprap.channels.segment import (
     BEGIN,
@@ -19,6 +19,7 @@ from riprap.channels.segment import (
     Footer,
     NewBlock,
     SegmentFile,
+    SegmentName,
     write_segment,
 )
 from riprap.channels.tags import ROW
@@ -33,7 +34,8 @@ class ChannelWriter:
 
     Tuples have the columns of ``schema`` and ``tags`` int64 columns ``$0``, ``$1``, ...: the tag, by which the stream
     is ordered. They are laid down by the bucket of their key; without a key there is one bucket. What every one of
-    ``readers`` has acknowledged may be trimmed.
+    ``readers`` has acknowledged may be trimmed. With ``holds``, segments are held in a folder that no reader looks into
+    until they are released, and can be taken back.
     """
 
     def __init__(
@@ -46,14 +48,18 @@ class ChannelWriter:
         key: tuple[str, ...] | None,
         buckets: int,
         readers: Sequence[str],
+        holds: bool = False,
     ) -> None:
         self._folder = folder
         self._channel = Channel(stream=stream, key=key, buckets=buckets, tags=tags, schema=schema)
         self._readers = tuple(readers)
         self._channel.make(folder)
         sweep(folder)
-        listed = list_segments(folder)
-        self._newest: Footer | None = SegmentFile(folder, listed[-1]).footer if listed else None
+        self._held = folder / HELD if holds else None
+        if self._held is not None:
+            make_private(self._held)
+            sweep(self._held)
+        self._newest = self._find_newest()
 
     @property
     def newest(self) -> Footer | None:
@@ -98,7 +104,7 @@ class ChannelWriter:
         if marks is not None and marks.num_rows:
             blocks.append(NewBlock(PUNCTUATION, EVERY_BUCKET, marks))
         self._newest = write_segment(
-            self._folder,
+            self._held or self._folder,
             blocks,
             stream=channel.stream,
             schema=channel.columns,
@@ -108,6 +114,38 @@ class ChannelWriter:
             sources=sources,
             ends=self._newest.ends if self._newest else {DATA: 0, PUNCTUATION: 0},
         )
+
+    @property
+    def released(self) -> int:
+        """The newest batch that readers can see, -1 if there is none."""
+        listed = scan(self._folder)
+        return listed[-1].batch if listed else -1
+
+    def release(self, batch: int) -> None:
+        """Let readers see what is held, up to a batch."""
+        going = [name for name in self._list_held() if name.batch <= batch]
+        for name in going:
+            # Oldest first: readers find no hole. What was synced is still on the disk under its other name.
+            (self._folder / HELD / name.file).rename(self._folder / name.file)
+        if going:
+            sync_file(self._folder)
+
+    def take_back(self, batch: int) -> None:
+        """Remove what is held beyond a batch."""
+        for name in reversed(self._list_held()):
+            if name.batch > batch:
+                (self._folder / HELD / name.file).unlink()
+        self._newest = self._find_newest()
+
+    def _list_held(self) -> list[SegmentName]:
+        return list_segments(self._held) if self._held is not None else []
+
+    def _find_newest(self) -> Footer | None:
+        for folder in (self._held, self._folder):
+            listed = list_segments(folder) if folder is not None else []
+            if folder is not None and listed:
+                return SegmentFile(folder, listed[-1]).footer
+        return None
 
     def finish(self) -> None:
         """Let readers know that nothing more comes."""

@@ -232,6 +232,7 @@ def _plan(
         reads[stream] = reads.get(stream, needed[stream]) | columns
     keyed = any(o.stateful for o in element.operators)
     one_bucket = keyed and not any(e.key for e in entries)
+    kept = region is not None and region.terms.survives("host")
     return Plan(
         name=element.name,
         graph=part,
@@ -248,7 +249,8 @@ def _plan(
         restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
         ingests=element.ingests,
         region=element.region,
-        kept=region is not None and region.terms.survives("host"),
+        kept=kept,
+        holds=kept and element.holds,
     )
 
 

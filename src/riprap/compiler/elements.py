@@ -3,7 +3,8 @@
 Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its
 key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
 from other elements comes by channels. A source that Spark reads is an element by itself. The borders of consistent
-regions are borders of elements. Elements have levels, and read only from lower ones, so they never run in a circle.
+regions are borders of elements, and an operator of a region that may put out something else the second time is alone.
+Elements have levels, and read only from lower ones, so they never run in a circle.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class Draft:
         return any(o.replays for o in self.operators)
 
     @property
+    def holds(self) -> bool:
+        """Whether it is an operator of a region whose results may come out otherwise: nobody sees them before a cut."""
+        return self.region is not None and any(o.differs for o in self.operators)
+
+    @property
     def streams(self) -> set[str]:
         """The streams made here."""
         return {s for o in self.operators for s in o.outputs}
@@ -102,13 +108,19 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, region: str |
     if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
         return _made(elements, Draft("", level))
+    if region is not None and operator.differs:
+        return _made(elements, Draft("", level, region=region))
     if isinstance(operator, Source):
         beside = (
             e for e in elements if e.level == 0 and not e.placed and not e.ingests and e.region == region
         )
         return next(beside, None) or _made(elements, Draft("", 0, region=region))
     highest = max(feeding, key=lambda e: e.level)
-    again = not (highest.replays and operator.looks_up) and _is_of(highest, operator, region)
+    again = (
+        not (highest.replays and operator.looks_up)
+        and not highest.holds
+        and _is_of(highest, operator, region)
+    )
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it, if it can do so again.
         return highest
@@ -149,7 +161,7 @@ def _home_of(elements: Iterable[Draft], operator: Operator) -> Draft:
 def _takes(graph: Graph, element: Draft, operator: Operator) -> bool:
     """Say whether an operator can run in an element."""
     outside = [s for s in operator.inputs if s not in element.streams]
-    if element.ingests or (outside and element.reads_sources):
+    if element.ingests or element.holds or (outside and element.reads_sources):
         return False
     if element.replays and (operator.stateful or operator.looks_up):
         return False
@@ -254,6 +266,13 @@ def _check_placed(graph: Graph, element: Draft, operator: Operator, region: str 
             f"{operator} is placed in '{element.name}', whose operators are {inner}, and it is {outer}. A "
             "processing element is in one region, or in none: place it elsewhere"
         )
+    drawn = next((o for o in (operator, *element.operators) if region is not None and o.differs), None)
+    if drawn is not None:
+        raise GraphError(
+            f"{operator} is placed in '{element.name}', and '{drawn.name}' there, of a consistent region, may put out "
+            f"something else when it computes again: {drawn.differs}. It is a processing element of its own: place it "
+            "elsewhere, or nowhere"
+        )
     outside = [s for s in operator.inputs if s not in element.streams]
     if element.reads_sources and outside:
         raise GraphError(
@@ -299,6 +318,14 @@ def _check_loops(graph: Graph, elements: Iterable[Draft]) -> None:
     for operator in graph:
         for stream in operator.control:
             here, producer = _home_of(elements, operator), _home_of(elements, graph.producer(stream))
+            held = next((e.operators[0] for e in (here, producer) if e.holds), None)
+            if held is not None:
+                raise GraphError(
+                    f"{operator}: its control port reads '{stream}', and '{held.name}', of a consistent region, may "
+                    f"put out something else when it computes again: {held.differs}. Such an operator is a processing "
+                    "element of its own, and a loop must stay inside one. Keep it out of regions with "
+                    "protect=rr.autonomous(), or make it deterministic"
+                )
             if here is not producer:
                 raise GraphError(
                     f"{operator}: its control port reads '{stream}' of another processing element (with another key, "

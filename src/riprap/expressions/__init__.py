@@ -12,7 +12,7 @@ from riprap.expressions.parsing import Named, parse_condition, parse_select
 from riprap.expressions.scope import Scope
 from riprap.expressions.tree import Expression
 from riprap.expressions.types import check_type, hold, holding, normalise, parse_schema, type_name
-from riprap.expressions.users import UserAggregate, UserFunction
+from riprap.expressions.users import UserAggregate, UserFunction, differing_in
 from riprap.expressions.variables import Variable, Variables, parse_variables
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Variable",
     "Variables",
     "check_type",
+    "differing_in",
     "hold",
     "holding",
     "normalise",

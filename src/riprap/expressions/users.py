@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,12 +23,14 @@ class UserFunction:
     'twice'
 
     It gets one array for each argument and returns an array of the same length and of type `returns`. It
-    must be deterministic and without side effects: rows may be evaluated again to find the one that failed.
+    must be without side effects: rows may be evaluated again to find the one that failed. One that may return something
+    else for the same rows says so.
     """
 
     name: str
     callable: Callable[..., pa.Array]
     returns: pa.DataType
+    deterministic: bool = True
 
     def __post_init__(self) -> None:
         check_type(self.returns, f"user function {self.name}")
@@ -49,6 +53,7 @@ class UserAggregate:
     name: str
     callable: Callable[..., pa.Array]
     returns: pa.DataType
+    deterministic: bool = True
 
     def __post_init__(self) -> None:
         check_type(self.returns, f"user aggregate {self.name}")
@@ -111,3 +116,16 @@ def check_arguments(name: str, arguments: Sequence[Expression]) -> None:
             raise Misuse(
                 f"{name}() gets an interval: {argument.sql}", "Write unix_micros(a) - unix_micros(b)"
             )
+
+
+def differing_in(value: Any) -> Iterator[str]:
+    """Name the functions in expressions, wherever they are in a value, that may return something else another time."""
+    if isinstance(value, UserFunction | UserAggregate):
+        if not value.deterministic:
+            yield value.name
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from chain.from_iterable(differing_in(getattr(value, each.name)) for each in fields(value))
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(map(differing_in, value.values()))
+    elif isinstance(value, tuple | list):
+        yield from chain.from_iterable(map(differing_in, value))

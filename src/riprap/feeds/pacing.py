@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from riprap.graph.operator import Operator
+from riprap.operators.source import Source
 from riprap.state.durable_files import damage, load_json, save_json
 
 PACE = "pace.json"
@@ -28,3 +31,14 @@ def read_pace(path: Path) -> tuple[float, float]:
     if pace is None:
         raise damage(path, "it is gone, and nobody knows when the source began", _REMEDY)
     return pace["start"], pace["rate"]
+
+
+def arrival(folder: Path, rate: float) -> Callable[[int], float]:
+    """Return a function that says when a row of a paced source is due."""
+    return lambda row: pace_start(folder, rate) + row / rate
+
+
+def rates_of(sources: Iterable[Operator]) -> dict[str, float]:
+    """Return the tuples a second of sources that are paced."""
+    rates = {s.name: getattr(s.connector, "rate", None) for s in sources if isinstance(s, Source)}
+    return {name: rate for name, rate in rates.items() if rate is not None}

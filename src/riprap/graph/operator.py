@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from riprap.expressions import Named
+from riprap.expressions import Named, differing_in
 from riprap.expressions.tree import Column
 from riprap.graph.connectors.promise import Word
 from riprap.graph.location import Location
@@ -130,7 +130,8 @@ class Operator:
     @property
     def differs(self) -> str:
         """Why it may put out something else when it computes the same input again; empty if it does not."""
-        return ""
+        names = " and ".join(f"{name}()" for name in dict.fromkeys(differing_in(self)))
+        return f"{names} may return something else another time" if names else ""
 
     @property
     def replays(self) -> bool:

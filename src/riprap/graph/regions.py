@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riprap.errors import GraphError, NotYetError
+from riprap.errors import GraphError
 from riprap.graph.connectors.promise import SOURCE_WORDS
 from riprap.graph.operator import Operator
 from riprap.protection import LOSSES, Losable, Policy, RegionTerms
@@ -94,11 +94,10 @@ def describe_regions(graph: Graph) -> Iterator[tuple[str, str]]:
         yield "region", f"{region.name}: {region.terms}; starts at {', '.join(region.starts)}, ends at {ends}"
         for name, why in region.reasons.items():
             ports = region.autonomous_ports.get(name, ()) if name not in region.starts else ()
-            apart = "; autonomous streams feed " if ports else ""
-            yield (
-                "region",
-                f"{name}: {why}{apart}{' and '.join(_port_name(graph[name], port) for port in ports)}",
-            )
+            fed = " and ".join(_port_name(graph[name], port) for port in ports)
+            apart = f"; autonomous streams feed {fed}" if ports else ""
+            held = _why_held(graph[name], region)
+            yield "region", f"{name}: {why}{apart}{'; ' if held else ''}{held}"
     for name, why in why_autonomous(graph).items() if regions else ():
         yield "autonomous", f"{name}: {why}"
 
@@ -112,6 +111,15 @@ def reach_of(graph: Graph, start: str) -> tuple[str, ...]:
 def ports_of(operator: Operator) -> tuple[tuple[str, ...], ...]:
     """Return the streams on each port, the control port after the others."""
     return (*operator.ports, *((operator.control,) if operator.control else ()))
+
+
+def _why_held(operator: Operator, region: Region) -> str:
+    if not operator.differs or not region.terms.survives("host"):
+        return ""
+    seen = "a cut has them" if operator.stateful else "all that read it can have them"
+    return (
+        f"may put out something else the second time ({operator.differs}): its results are held until {seen}"
+    )
 
 
 def _port_name(operator: Operator, port: int) -> str:
@@ -247,11 +255,6 @@ def _check_operator(graph: Graph, region: Region, operator: Operator) -> None:
         raise GraphError(
             f"{where}, and placed in '{place}', which restarts live and so loses tuples. Place it with "
             f"restart='resume', or {_KEEP_OUT}"
-        )
-    if operator.differs:
-        raise NotYetError(
-            f"{where}, and may put out something else when it computes again: {operator.differs}. No region of this "
-            f"version can have it: make it deterministic, or {_KEEP_OUT}"
         )
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from riprap.compiler import Plan
-from riprap.errors import LedgerError
+from riprap.errors import LedgerError, StoreError
 from riprap.feeds.tables import Tables
 from riprap.runtime.agent.handle import Saver
 from riprap.runtime.background import BackgroundThread
@@ -67,7 +67,6 @@ class BatchRunner:
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         self.last: BatchRecord | None = None
         self.take_up()
-        self._earlier = self.last.batch if self.last is not None else -1
 
     @property
     def next(self) -> int:
@@ -102,6 +101,7 @@ class BatchRunner:
         """Go on from what is on record: it may have been computed again."""
         batches = self._site.ledger.batches()
         self.last = self._site.ledger.get(batches[-1]) if batches and batches[-1] >= 0 else None
+        self._earlier = self.last.batch if self.last is not None else -1
 
     def catch_up(self) -> None:
         """Hand over once more what an earlier process had on record, and may have died before it could."""
@@ -118,7 +118,26 @@ class BatchRunner:
         for publisher in self._publishers.values():
             if isinstance(publisher, FilePublisher) and publisher.due and self._behind.idle:
                 self._behind.do(publisher.flush)
+        if self._plan.holds:
+            self.release()
         self._behind.check()
+
+    def release(self) -> None:
+        """Let readers see held results that will not come out otherwise any more: a cut has what they came of."""
+        upto = self._handed.batch if self.saver is None else min(self.saver.cut, self._handed.batch)
+        for outflow in self._outlets.values():
+            outflow.release(upto)
+
+    def release_all(self, store: str) -> None:
+        """Let readers see all there is, after a last cut; that there is none in the ``store`` is an error."""
+        self.release()
+        held = max((outflow.published - outflow.released for outflow in self._outlets.values()), default=0)
+        if held:
+            raise StoreError(
+                f"what '{self._plan.name}' has put out in its newest {held} batches is held until a cut has it, and "
+                f"none could be saved in {store}. The events 'checkpoint failed' say why; take the run up when the "
+                "store is there"
+            )
 
     def finish(self) -> None:
         """Wait until all that is on record has been handed over."""

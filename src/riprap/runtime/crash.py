@@ -34,6 +34,8 @@ Step = Literal[
     "restore-paged",
     "restore-recorded",
     "computed-again",
+    "taken-back",
+    "forgotten",
 ]
 
 _PARENT = "parent@"

@@ -34,6 +34,11 @@ class Delivery:
         os.pwrite(self._file, f"{FORMAT} {batch:010d}\n".encode(), 0)
         self.batch = batch
 
+    def take_back(self, batch: int) -> None:
+        """Write down that batches beyond one have not been handed over after all."""
+        if batch < self.batch:
+            self.note(batch)
+
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from riprap.compiler import Plan
 from riprap.feeds.fetch_stop import FetchStop
-from riprap.feeds.pacing import pace_start
+from riprap.feeds.pacing import arrival, rates_of
 from riprap.feeds.segments import SegmentLog
 from riprap.feeds.tables import Tables
 from riprap.graph import connectors
@@ -20,7 +20,7 @@ from riprap.runtime.agent.handle import Saver
 from riprap.runtime.agent.opening import saver_of
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
-from riprap.runtime.checkpointing.roll_forward import RollForward
+from riprap.runtime.checkpointing.go_back import come_back
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.ingest import Ingest
@@ -56,7 +56,8 @@ class Element:
         self._home = home
         self._setting = setting
         self._outlets = outlets
-        self._rates = _rates(launch.graph, plan)
+        # From the graph: the plan's sources carry no more than tasks need.
+        self._rates = rates_of(launch.graph[s.name] for s in plan.graph.of_kind(Source))
         self._launch = launch
         self._handed = Delivery(home)
         self._inlets = Inlets(plan, launch.folder.path)
@@ -116,7 +117,7 @@ class Element:
     def start(self) -> None:
         """Start the query."""
         launch = self._launch
-        arrivals = {name: _arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
+        arrivals = {name: arrival(self._home / "sources" / name, rate) for name, rate in self._rates.items()}
         names = () if self.plan.inlets else (e.name for e in self.plan.entries)
         before = launch.folder.last_metrics([self.plan.name]).get(self.plan.name) if launch.resume else None
         self.meter = Meter(names, self.publishers, arrivals, self.plan.inlets, before)
@@ -148,11 +149,17 @@ class Element:
             return
         if self._launch.resume:
             recovery = self._launch.recovery(self.plan, self._site)
-            RollForward(recovery, self._has_had).run(compute_again)
+            come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
             # Wishes come last: they are for the state of now.
             recovery.run()
         self._hand_over()
         self._be_saved()
+
+    def _conclude(self) -> None:
+        """Let those who read from this element have all its results, which takes a last cut."""
+        if self.plan.holds:
+            self._let_go_of_saver(save=True)
+            self._runner.release_all(self._launch.durable.url)
 
     def _has_had(self, name: str, batch: int) -> bool:
         """Say whether a sink, or who reads a stream, has had a batch for good."""
@@ -198,6 +205,7 @@ class Element:
             stays=launch.stays,
             tell=launch.folder.event,
             begin=self._begin,
+            conclude=self._conclude,
         )
 
     def _tables(self) -> Tables:
@@ -336,14 +344,3 @@ class Element:
         """Make visible all that sinks have taken."""
         for publisher in self.publishers.values():
             publisher.flush()
-
-
-def _rates(graph: Graph, plan: Plan) -> dict[str, float]:
-    # From the graph: the plan's sources carry no more than tasks need.
-    sources = (graph[s.name] for s in plan.graph.of_kind(Source))
-    rates = {s.name: getattr(s.connector, "rate", None) for s in sources if isinstance(s, Source)}
-    return {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def _arrival(folder: Path, rate: float) -> Callable[[int], float]:
-    return lambda row: pace_start(folder, rate) + row / rate

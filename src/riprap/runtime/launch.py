@@ -54,7 +54,11 @@ class Launch:
         setting = self._save_setting(plan, site, home)
         outlets = {
             outlet.name: Outflow(
-                outlet, plan.outlets[outlet.ports[0][0]], self.folder.path / "channels", site.results
+                outlet,
+                plan.outlets[outlet.ports[0][0]],
+                self.folder.path / "channels",
+                site.results,
+                holds=plan.holds,
             )
             for outlet in plan.graph.of_kind(Outlet)
         }

@@ -19,10 +19,19 @@ from riprap.state.pages import PageStore
 
 
 class Outflow:
-    """Appends the batches of a stream to its channels; a batch that is there already changes nothing."""
+    """Appends the batches of a stream to its channels; a batch that is there already changes nothing.
+
+    With ``holds``, readers see them once they are released.
+    """
 
     def __init__(
-        self, outlet: Outlet, channels: Sequence[ChannelPlan], folder: Path, results: PageStore
+        self,
+        outlet: Outlet,
+        channels: Sequence[ChannelPlan],
+        folder: Path,
+        results: PageStore,
+        *,
+        holds: bool = False,
     ) -> None:
         self._outlet = outlet
         self._channels = tuple(channels)
@@ -36,9 +45,12 @@ class Outflow:
                 key=channel.key,
                 buckets=channel.buckets,
                 readers=channel.readers,
+                holds=holds,
             )
             for channel in channels
         ]
+        # A process may have died between two channels.
+        self._released = min(writer.released for writer in self._writers)
 
     @property
     def published(self) -> int:
@@ -48,6 +60,23 @@ class Outflow:
     def has(self, batch: int) -> bool:
         """Say whether a batch is published."""
         return batch <= self.published
+
+    @property
+    def released(self) -> int:
+        """The newest batch that any reader can see, -1 at first."""
+        return max(writer.released for writer in self._writers)
+
+    def release(self, batch: int) -> None:
+        """Let readers see batches up to one."""
+        if batch > self._released:
+            for writer in self._writers:
+                writer.release(batch)
+            self._released = batch
+
+    def take_back(self, batch: int) -> None:
+        """Remove what no reader has seen beyond a batch."""
+        for writer in self._writers:
+            writer.take_back(batch)
 
     def publish(self, record: BatchRecord) -> None:
         """Append a batch that is on record, and let go of what every reader has had."""
@@ -79,7 +108,7 @@ class Outflow:
         Readers may have planned batches beyond it.
         """
         for writer in self._writers:
-            if holds_end(writer.newest):
+            if holds_end(writer.newest) and writer.released == writer.batch:
                 writer.finish()
             else:
                 writer.reopen()

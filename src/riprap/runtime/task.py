@@ -281,7 +281,7 @@ def _put_out_to(
         [*columns, *map(pa.array, tags)], [*(f.name for f in fields), *tag_columns(len(tags))]
     )
     written = site.results.write(name(f"{sink}/out"), page)
-    digest = digest_of(page) if plan.replays else None
+    digest = digest_of(page) if plan.replays and not plan.holds else None
     marks = chunk.marks
     if not len(marks) or not isinstance(plan.graph[sink], Outlet):
         return Output(written, chunk.rows, digest=digest)

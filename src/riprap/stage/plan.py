@@ -55,7 +55,8 @@ class Plan:
     ``root`` is what its frontiers count; ``aligned`` is whether that is ordering numbers. ``origin`` is where in a tag
     the source's number stands. ``restart`` is where it goes on reading its inlets when the run is taken up again.
     ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` names the consistent region it is of;
-    ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it.
+    ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it; then
+    ``holds`` is whether nobody sees its results before that, because they may come out otherwise the second time.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Plan:
     ingests: bool = False
     region: str | None = None
     kept: bool = False
+    holds: bool = False
 
     @property
     def keyed(self) -> bool:

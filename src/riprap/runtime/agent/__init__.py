@@ -3,7 +3,7 @@
     driver -> agent                                               agent -> driver
     open   protection, folder, record, statuses                   opened   place
     batch  place, record, fresh, entered, waiting                 refused  place, error, message
-    close  place, save                                            standing place, statuses, oldest
+    close  place, save                                            standing place, statuses, oldest, cut
                                                                   closed   place
 
 A line of JSON each, over a pipe each way. A place is an element's folder; ``open`` has the format's version, and

@@ -72,5 +72,9 @@ class KeptElement:
     def _say(self) -> None:
         statuses = {name: asdict(status) for name, status in self._checkpointer.statuses().items()}
         self._link.send(
-            "standing", place=self._place, statuses=statuses, oldest=self._checkpointer.oldest_batch
+            "standing",
+            place=self._place,
+            statuses=statuses,
+            oldest=self._checkpointer.oldest_batch,
+            cut=self._checkpointer.cut,
         )

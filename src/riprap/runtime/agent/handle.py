@@ -209,6 +209,8 @@ class Saver:
         self._record = record
         self._statuses: Mapping[str, Mapping[str, Any]] = {}
         self._oldest: int | None = None
+        # The newest batch as of which all is saved.
+        self.cut = -1
         # While there is no agent.
         self._retention: Retention | None = None
         self._answered = False
@@ -299,8 +301,8 @@ class Saver:
                     problem = {"error": message["error"], "message": message["message"]}
                     self.tell("checkpoint failed", operator=operator.name, **problem)
                 self._agent._process.kill()
-            case {"say": "standing", "statuses": statuses, "oldest": oldest}:
-                self._statuses, self._oldest = statuses, oldest
+            case {"say": "standing", "statuses": statuses, "oldest": oldest, "cut": cut}:
+                self._statuses, self._oldest, self.cut = statuses, oldest, max(cut, self.cut)
             case {"say": "closed"}:
                 self._closed = True
 

@@ -61,8 +61,8 @@ class Checkpointer:
         self._turn = turn
         self._changed = changed
         self._oldest = -1
-        # The batch of the newest cut, and the first one of which a sink or channel may still ask for the results.
-        self._cut, self._asked_from = -1, 0
+        # The batch of the newest cut, that of the newest made here, and the first that a sink may still ask for.
+        self._cut, self.cut, self._asked_from = -1, -1, 0
         self._cut_since: float | None = None
         self._idle = 0.0
         self._lock = threading.Lock()
@@ -192,7 +192,7 @@ class Checkpointer:
                 self._failed(tracked, error, [other for other, _ in taken[number + 1 :]])
                 return
         if taken:
-            self._cut, self._cut_since = batch, self._clock()
+            self._cut, self.cut, self._cut_since = batch, batch, self._clock()
             self._collect(group)
 
     def _wait_for_sinks(self) -> None:

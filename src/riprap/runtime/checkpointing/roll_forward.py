@@ -43,14 +43,14 @@ class RollForward:
         with self._opened() as store:
             cuts = self._cuts(store) if store is not None else {}
             wanting = self._first_wanting(records, cuts)
-            usable = _unbroken(batches)
+            usable = self._usable(batches)
             intact = [batch for batch in usable if self._is_intact(records[batch])]
             if newest.batch in intact and newest.batch < wanting:
                 return
             began = recovery.clock()
-            # If results are gone that nothing can make again, at least the state need not be.
             base = self._base(records, intact, cuts, [b for b in usable if b < wanting], store)
-            if base is None:
+            if base is None and not recovery.plan.holds:
+                # If results are gone that nothing can make again, at least the state need not be.
                 base = self._base(records, intact, cuts, usable, store)
         if base is None:
             what = f"what '{self._element}' read is not kept any more from its newest cut on: its tuples are lost"
@@ -64,7 +64,7 @@ class RollForward:
             recovery.tell("state lost", operator=self._element, message=what)
             recovery.replace(newest, {}, gone=True)
             return
-        self._compute_again(records, base, compute)
+        self._go_on(records, base, compute)
         seconds = recovery.clock() - began
         recovery.tell("state restored", element=self._element, seconds=seconds, host_lost=True)
 
@@ -78,12 +78,17 @@ class RollForward:
         with contextlib.closing(self._recovery.durable.open(self._element, readonly=True)) as store:
             yield store
 
-    def _compute_again(
+    def _usable(self, batches: Sequence[int]) -> list[int]:
+        """Return the batches on record after which none is missing, the newest first."""
+        return _unbroken(batches)
+
+    def _go_on(
         self,
         records: dict[int, BatchRecord],
         base: int,
         compute: Callable[[BatchRecord], Sequence[Answer]],
     ) -> None:
+        """Compute the batches after one again, whose state is there."""
         newest = max(records)
         began, rows = self._recovery.clock(), 0
         # Its state may have been brought back.
@@ -194,7 +199,8 @@ class RollForward:
                     batch=record.batch,
                     message=f"batch {record.batch} of '{name}' came out otherwise when it was computed again: an "
                     "operator before it is not deterministic, and results from this batch on may not count exactly "
-                    "once. Take it out of the region with protect=rr.autonomous(), or make it deterministic",
+                    "once. Let it say deterministic=False, and its results are held until they cannot come out "
+                    "otherwise; or take it out of the region with protect=rr.autonomous()",
                 )
         outputs = {
             name: tuple(a.outputs[name] for a in sorted(answers, key=lambda a: a.task) if name in a.outputs)

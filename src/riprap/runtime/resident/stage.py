@@ -67,8 +67,10 @@ class ResidentStage:
         stays: bool,
         tell: Tell,
         begin: Begin,
+        conclude: Callable[[], None],
     ) -> None:
-        """``begin`` is called before the first batch, with what computes one again that is on record."""
+        """``begin`` is called before the first batch, with what computes one again that is on record; ``conclude`` in
+        the end, if that comes in good order, when all is handed over."""
         self._plan = plan
         self._setting = str(setting)
         self._session = session
@@ -81,6 +83,7 @@ class ResidentStage:
         )
         self._stays = stays
         self._begin = begin
+        self._conclude = conclude
         self._alone = Alone()
         self._tell = tell
         self._first = 0
@@ -94,6 +97,7 @@ class ResidentStage:
         self._ahead: tuple[Offset, list[Piece]] | None = None
         self._job: threading.Thread | None = None
         self._over = threading.Event()
+        self._cut_off = False
         self._dismissed = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -122,6 +126,7 @@ class ResidentStage:
 
     def cut_off(self) -> None:
         """End in the middle of what there is, as a crash would."""
+        self._cut_off = True
         self._over.set()
         self._coordinator.cancel()
         self._session.sparkContext.cancelJobsWithTag(self._tag)
@@ -137,6 +142,8 @@ class ResidentStage:
             try:
                 self._batches(inflow)
                 self._runner.settle()
+                if not self._cut_off:
+                    self._conclude()
                 self._commit(inflow)
             except CancelledError:
                 self._runner.abandon()

@@ -195,6 +195,7 @@ def _looked_at(state: RegionState, name: str, element: ElementState, now: float)
     if element.batch > state.tries[name].batch:
         return state.get_further(name, element.batch)
     calm = element.calm_since is not None and now - element.calm_since >= _CALM_SECONDS
-    if element.batch == state.tries[name].batch and (element.caught_up or calm):
+    # One that went back to a cut may have less on record, and all there is to read.
+    if element.caught_up or (element.batch == state.tries[name].batch and calm):
         return state.come_back(name)
     return state

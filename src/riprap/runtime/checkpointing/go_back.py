@@ -1,0 +1,73 @@
+"""How an element comes back whose results may come out otherwise: to a cut, forgetting what nobody has seen.
+
+    records        ... | 40 | 41 | 42 | 43 | 44 |        what it read since the newest cut is kept
+    newest cut           40                              readers have its results up to here, and no further
+    gone                      41   42   43   44          records, and the results that were held
+
+Its results are held until a cut has the state that they left behind, or where there is no state, until all that read
+them can have them. So what is computed anew, out of the same input, is the only thing that anybody ever sees of it.
+Who dies on the way finds enough to do the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from riprap.runtime.checkpointing.recovery import Recovery
+from riprap.runtime.checkpointing.roll_forward import RollForward
+from riprap.runtime.crash import reach
+from riprap.runtime.delivery import Delivery
+from riprap.runtime.outflow import Outflow
+from riprap.runtime.task import Answer
+from riprap.state.ledger import BatchRecord
+
+
+class GoBack(RollForward):
+    """Brings an element to the newest batch that it can go on from, which is not before what readers have seen."""
+
+    def __init__(
+        self,
+        recovery: Recovery,
+        had: Callable[[str, int], bool],
+        outlets: Iterable[Outflow],
+        handed: Delivery,
+    ) -> None:
+        super().__init__(recovery, had)
+        self._outlets = tuple(outlets)
+        self._handed = handed
+
+    def _usable(self, batches: Sequence[int]) -> list[int]:
+        seen = max(outflow.released for outflow in self._outlets)
+        return [batch for batch in super()._usable(batches) if batch >= seen]
+
+    def _go_on(
+        self,
+        records: dict[int, BatchRecord],
+        base: int,
+        compute: Callable[[BatchRecord], Sequence[Answer]],
+    ) -> None:
+        newest = max(records)
+        for outflow in self._outlets:
+            outflow.take_back(base)
+        reach("taken-back", base, self._element)
+        self._handed.take_back(base)
+        # Newest first: a record that is there has all before it.
+        for batch in range(newest, base, -1):
+            self._recovery.site.ledger.forget([batch])
+            reach("forgotten", batch, self._element)
+        kept = {batch: record for batch, record in records.items() if batch <= base}
+        kept[base] = self._recovery.site.ledger.get(base)
+        self._collect(kept, base, before=newest + 2)
+        self._recovery.tell("gone back", element=self._element, batch=base, batches=newest - base)
+
+
+def come_back(
+    recovery: Recovery,
+    had: Callable[[str, int], bool],
+    outlets: Iterable[Outflow],
+    handed: Delivery,
+    compute: Callable[[BatchRecord], Sequence[Answer]],
+) -> None:
+    """Bring an element that must not lose anything to where it was, or back to what readers have seen of it."""
+    holds = recovery.plan.holds
+    (GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)).run(compute)
