@@ -40,9 +40,17 @@ def open_writer(
     readers: tuple[str, ...] = ("a",),
     schema: pa.Schema = SCHEMA,
     stream: str = "trades",
+    holds: bool = False,
 ) -> ChannelWriter:
     return ChannelWriter(
-        folder, stream=stream, schema=schema, tags=tags, key=key, buckets=buckets, readers=readers
+        folder,
+        stream=stream,
+        schema=schema,
+        tags=tags,
+        key=key,
+        buckets=buckets,
+        readers=readers,
+        holds=holds,
     )
 
 

@@ -362,3 +362,58 @@ def test_two_elements_of_one_level_do_not_read_each_other() -> None:
     assert homes["one"] == ["one"]
     assert homes["other"] == ["other", "turned"]
     assert homes["there"] == ["there", "back"]
+
+
+class Draws(rr.CustomOperator):
+    """Says so."""
+
+    def on_tuple(self, port: Any, tuple: dict[str, Any]) -> None: ...
+
+    def checkpoint(self) -> None: ...
+
+    def reset(self, saved: Any) -> None: ...
+
+
+def drawn(s: Sketch, protect: rr.Policy | None = None) -> rr.Stream:
+    feed = s.source(protect=protect)
+    return s.app.custom("drawn", Draws, feed, schema=FEED, deterministic=False)
+
+
+def test_what_may_come_out_otherwise_is_an_element_of_its_own_in_a_region_alone() -> None:
+    alone, among = Sketch(), Sketch()
+    among.done(among.app.functor("f", drawn(among), where="v > 0"))
+    alone.done(alone.app.functor("f", drawn(alone, rr.consistent(period="1s")), where="v > 0"))
+
+    assert shared(among.app.graph()) == {"sketch": ["feed", "drawn", "f"]}
+    found = elements(alone.app.graph())
+    assert [[o.name for o in e.operators] for e in found.values()] == [["feed"], ["drawn"], ["f", "out0"]]
+    assert [e.holds for e in found.values()] == [False, True, False]
+
+
+def test_what_may_come_out_otherwise_is_placed_with_nothing() -> None:
+    s = Sketch()
+    rolls = drawn(s, rr.consistent(period="1s"))
+    after = s.app.functor("after", rolls, where="v > 0")
+    s.app.place("together", rolls, after)
+
+    said = refused(s.done(after))
+    assert "is placed in 'together', and 'drawn' there" in said
+    assert (
+        "it says deterministic=False. It is a processing element of its own: place it elsewhere, or nowhere"
+        in said
+    )
+
+
+def test_a_loop_does_not_go_through_what_may_come_out_otherwise() -> None:
+    s = Sketch()
+    told = s.app.loop("told", "v int")
+    feed = s.source(protect=rr.consistent(period="1s"))
+    rolls = s.app.custom("drawn", Draws, feed, schema=FEED, control=told, deterministic=False)
+    s.app.close(told, s.app.functor("back", rolls, select="v"))
+
+    said = refused(s.done(rolls))
+    assert (
+        "its control port reads 'back', and 'drawn', of a consistent region, may put out something else"
+        in said
+    )
+    assert "a loop must stay inside one" in said

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import riprap as rr
 from riprap.errors import RiprapError
-from riprap.graph.regions import regions_of, why_autonomous
+from riprap.graph.regions import describe_regions, regions_of, why_autonomous
 from riprap.protection import Protectable, RegionTerms
 
 Build = Callable[[rr.Application], object]
@@ -499,36 +499,24 @@ def test_out_of_a_region_nothing_is_refused() -> None:
     assert [region.operators for region in regions_of(described(build))] == [("a", "kept")]
 
 
-@pytest.mark.parametrize(
-    ("terms", "said"),
-    [
-        ({"trigger": "often"}, "trigger= of a region is one of periodic, operator, got 'often'"),
-        ({"durable": "all"}, "durable= of a region is one of process, host, power, got 'all'"),
-        (
-            {"trigger": "operator"},
-            "a region with trigger='operator' is cut where its start says so: leave out period=, or write "
-            "trigger='periodic'",
-        ),
-        (
-            {"max_consecutive_reset_attempts": 0},
-            "max_consecutive_reset_attempts= of a region takes a whole number of at least 1, got 0",
-        ),
-        ({"drain_timeout": 0}, r"consistent(drain_timeout=...) takes a time such as '10s', '250ms' or '2m', got 0"),
-        ({"reset_timeout": ""}, r"consistent(reset_timeout=...) takes a time such as '10s', '250ms' or '2m', got ''"),
-        ({"period": None}, r"consistent(period=...) takes a time such as '10s', '250ms' or '2m', got None"),
-    ],
-)  # fmt: skip
-def test_terms_are_checked(terms: dict[str, Any], said: str) -> None:
-    with pytest.raises(rr.GraphError) as caught:
-        start(**terms)
+def test_what_may_come_out_otherwise_is_said() -> None:
+    def build(app: rr.Application) -> None:
+        app.function("noise", lambda v: v, returns="int", deterministic=False)
+        app.function("twice", lambda v: v, returns="int")
+        a = app.source("a", rows(), protect=start())
+        drawn = app.custom("drawn", Follows, a, schema=SCHEMA, deterministic=False)
+        noisy = app.functor("noisy", drawn, where="v > 0 and not noise(v) > twice(v)")
+        app.sink("out", app.functor("calm", noisy, select="k, twice(v) as v"), rr.memory())
 
-    assert str(caught.value).partition(". ")[0].removesuffix(".") == said
-
-
-def test_terms_of_a_policy_of_ones_own_are_checked() -> None:
-    fine: dict[str, Any] = {
-        "drain_timeout": 1.0, "reset_timeout": 1.0, "max_consecutive_reset_attempts": 1, "durable": "host"
-    }  # fmt: skip
-
-    with pytest.raises(rr.GraphError, match=r"period= of a region takes seconds above zero, got None"):
-        RegionTerms(trigger="periodic", period=None, **fine)
+    graph = described(build)
+    assert {o.name: o.differs for o in graph if o.differs} == {
+        "drawn": "it says deterministic=False",
+        "noisy": "noise() says deterministic=False",
+    }
+    held = [text for _, text in describe_regions(graph) if "held" in text]
+    second = "may put out something else the second time"
+    assert held == [
+        f"drawn: fed by 'a'; {second} (it says deterministic=False): its results are held until a cut has them",
+        f"noisy: fed by 'drawn'; {second} (noise() says deterministic=False): its results are held until all that "
+        "read it can have them",
+    ]

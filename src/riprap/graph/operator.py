@@ -130,8 +130,9 @@ class Operator:
     @property
     def differs(self) -> str:
         """Why it may put out something else when it computes the same input again; empty if it does not."""
-        names = " and ".join(f"{name}()" for name in dict.fromkeys(differing_in(self)))
-        return f"{names} may return something else another time" if names else ""
+        return " and ".join(
+            f"{name}() says deterministic=False" for name in dict.fromkeys(differing_in(self))
+        )
 
     @property
     def replays(self) -> bool:

@@ -134,6 +134,17 @@ def test_who_has_nothing_to_do_is_back_too_and_who_has_less_on_record_is_not(
     assert scene.phases()["r"] == ("running" if back else "resetting")
 
 
+def test_who_went_back_to_a_cut_is_back_when_it_has_all_there_is_to_read(scene: Scene) -> None:
+    scene.regions.begin_attempts(failed("element0"), scene.elements)
+    element = scene.elements["element0"]
+    element.batch, element.began = 3, 90.0
+    scene.regions.look(scene.elements, 1.0)
+    assert scene.phases()["r"] == "resetting"
+    element.caught_up = True
+    scene.regions.look(scene.elements, 1.0)
+    assert scene.phases()["r"] == "running"
+
+
 def test_who_is_not_back_in_time_has_failed_again(scene: Scene) -> None:
     scene.regions.begin_attempts(failed("element0"), scene.elements)
     element = scene.elements["element0"]
