@@ -201,10 +201,8 @@ def _plan(
     tasks: int,
 ) -> Plan:
     inlets = {c.stream: c for c in channels if element.name in c.readers}
-    outlets: dict[str, tuple[ChannelPlan, ...]] = {}
-    for channel in channels:
-        if channel.writer == element.name:
-            outlets[channel.stream] = (*outlets.get(channel.stream, ()), channel)
+    written = [c for c in channels if c.writer == element.name]
+    outlets = {c.stream: tuple(o for o in written if o.stream == c.stream) for c in written}
     operators: list[Operator] = [_inlet(graph, stream, channel) for stream, channel in inlets.items()]
     operators += [_bare(o, region) for o in element.operators]
     operators += [_outlet(graph, stream, leaving) for stream, leaving in outlets.items()]
