@@ -22,7 +22,7 @@ class Protected:
     is objects of the user's; ``slides`` are the operator's own."""
 
     name: str
-    every: float
+    every: float | None
     keep: int
     group: int | None
     layout: str
@@ -37,7 +37,7 @@ class ElementProtection:
 
     ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
     upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. It is
-    told of one that is not complete after ``patience`` seconds.
+    told of one that is not complete after ``patience`` seconds. With ``marks`` only batches that are marked are saved.
     """
 
     element: str
@@ -47,6 +47,7 @@ class ElementProtection:
     buckets: int
     spans: tuple[Range, ...]
     replays: bool
+    marks: bool
     patience: float | None
     operators: tuple[Protected, ...]
 
@@ -71,6 +72,7 @@ class ElementProtection:
             buckets=plan.buckets,
             spans=tuple(plan.span(task) for task in range(plan.tasks)),
             replays=plan.replays,
+            marks=bool(plan.marked),
             patience=patience,
             operators=tuple(
                 Protected(
@@ -102,6 +104,7 @@ class ElementProtection:
             buckets=data["buckets"],
             spans=tuple((low, high) for low, high in data["spans"]),
             replays=data["replays"],
+            marks=data["marks"],
             patience=data["patience"],
             operators=tuple(
                 Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})
