@@ -21,6 +21,7 @@ from riprap.runtime.agent.opening import saver_of
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.go_back import come_back
+from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.ingest import Ingest
@@ -147,13 +148,15 @@ class Element:
         """Bring back what is gone of an element that must not lose anything, and hand over what is on record."""
         if not self.plan.replays:
             return
+        # What was asked for must not be undone by the next loss.
+        wished = bool(read_wishes(self._home))
         if self._launch.resume:
             recovery = self._launch.recovery(self.plan, self._site)
             come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
             # Wishes come last: they are for the state of now.
             recovery.run()
         self._hand_over()
-        self._be_saved()
+        self._be_saved(at_once=wished)
 
     def _conclude(self) -> None:
         """Let those who read from this element have all its results, which takes a last cut."""
@@ -168,10 +171,10 @@ class Element:
         publisher = self.publishers[name]
         return publisher.has(batch) if isinstance(publisher, FilePublisher) else batch <= self._handed.batch
 
-    def _be_saved(self) -> None:
+    def _be_saved(self, *, at_once: bool = False) -> None:
         """Have the protected operators saved from now on."""
         if self.plan.protected:
-            self._saver = saver_of(self.plan, self._site, self._home, self._launch)
+            self._saver = saver_of(self.plan, self._site, self._home, self._launch, at_once=at_once)
             self._runner.saver = self._saver
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:

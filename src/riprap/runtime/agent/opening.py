@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
 
 
-def saver_of(plan: Plan, site: Site, home: Path, launch: Launch) -> Saver:
-    """Return what saves an element from its newest record on."""
+def saver_of(plan: Plan, site: Site, home: Path, launch: Launch, *, at_once: bool) -> Saver:
+    """Return what saves an element from its newest record on, and that ``at_once``, whatever a region's start says."""
     region = next((r for r in regions_of(launch.graph) if r.name == plan.region), None)
     protection = ElementProtection.of(
         plan,
@@ -25,6 +25,7 @@ def saver_of(plan: Plan, site: Site, home: Path, launch: Launch) -> Saver:
         describe_state(launch.graph),
         home=home,
         patience=region.terms.drain_timeout if region is not None else None,
+        at_once=at_once,
     )
     batches = site.ledger.batches()
     newest = site.ledger.get(batches[-1]) if batches else None

@@ -25,12 +25,19 @@ from typing import Any
 from riprap.adapters.retrying import Tell
 from riprap.errors import CorruptValueError, MissingPageError
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected
-from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Taken
-from riprap.runtime.checkpointing.values import page_of, values_for
+from riprap.runtime.checkpointing.schedule import (
+    FreshPage,
+    PendingOperator,
+    Schedule,
+    Status,
+    Taken,
+    batch_to_save,
+    cuts_of,
+)
+from riprap.runtime.checkpointing.values import manifest_of, page_of, values_for
 from riprap.state.checkpoints.groups import put_together
 from riprap.state.checkpoints.increments import load_compiled
 from riprap.state.checkpoints.index import Came, Index
-from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.ledger import BatchRecord
 
 # How often a thread that waits for its time looks whether it is to end.
@@ -83,6 +90,11 @@ class Checkpointer:
             # Nobody knows yet whether the newest cut is complete.
             self._cut = max((t.newest_version for t in self._operators.values()), default=-1)
             self._groups = {protection.element: tuple(self._operators.values())}
+            # From a cut, or from the beginning.
+            comes_back = cuts_of(self._operators.values()) or -1 in self._site.ledger.batches()
+            if protection.marks and (protection.at_once or not comes_back):
+                for tracked in self._operators.values():
+                    tracked.aim()
         else:
             self._groups = {name: (tracked,) for name, tracked in self._operators.items()}
         # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
@@ -133,11 +145,16 @@ class Checkpointer:
         operator had. One that is known already, because it was handed over twice, tells nothing new. ``waiting`` is
         the first batch that a sink may still ask for."""
         with self._lock:
-            self._asked_from = waiting
             for tracked in self._operators.values():
                 if record.batch <= tracked.batch:
                     continue
                 tracked.note(record, fresh, self._protection.spans, entered.get(tracked.name, 0))
+        self.wait_from(waiting)
+
+    def wait_from(self, waiting: int) -> None:
+        """Take note of the first batch that a sink may still ask for: a cut may be complete now."""
+        with self._lock:
+            self._asked_from = waiting
         if self._protection.marks and self._next()[0] < _NEVER:
             self._woken.set()
 
@@ -208,10 +225,7 @@ class Checkpointer:
         if self._protection.replays and self._cut >= self._asked_from:
             self._wait_for_sinks()
             return -1
-        batches = {t.as_of.record.batch if t.as_of is not None else -1 for t in group}
-        # One that has started over waits for a batch that all can be saved as of.
-        batch = batches.pop() if len(batches) == 1 else -1
-        return batch if any(t.saved_batch != batch for t in group) else -1
+        return batch_to_save(group)
 
     def _wait_for_sinks(self) -> None:
         """Tell, once a cut, if sinks or channels do not come to have what it takes to be complete."""
@@ -228,20 +242,7 @@ class Checkpointer:
         if tracked.next is None:
             tracked.next = max(tracked.versions.numbers(), default=0) + 1
         slots, values = values_for(self._protection, tracked, taken)
-        seconds = taken.until - taken.since
-        manifest = CheckpointManifest(
-            operator=tracked.name,
-            layout=tracked.protected.layout,
-            version=tracked.next,
-            time=taken.until,
-            batch=taken.batch,
-            buckets=self._protection.buckets,
-            rate=taken.entered / seconds if seconds > 0 else 0.0,
-            slots={
-                slot: tuple(k.saved for (name, _), state in slots.items() if name == slot for k in state.kept)
-                for slot in tracked.protected.slots
-            },
-        )
+        manifest = manifest_of(self._protection, tracked, taken, slots, tracked.next)
         written = tracked.versions.put(values) + tracked.versions.commit(manifest)
         with self._lock:
             gone = {id(w) for w in taken.waiting}

@@ -37,7 +37,8 @@ class ElementProtection:
 
     ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
     upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. It is
-    told of one that is not complete after ``patience`` seconds. With ``marks`` only batches that are marked are saved.
+    told of one that is not complete after ``patience`` seconds. With ``marks`` only batches that are marked are saved,
+    but for the first if ``at_once``: what an operator had before is not to come back.
     """
 
     element: str
@@ -48,6 +49,7 @@ class ElementProtection:
     spans: tuple[Range, ...]
     replays: bool
     marks: bool
+    at_once: bool
     patience: float | None
     operators: tuple[Protected, ...]
 
@@ -61,6 +63,7 @@ class ElementProtection:
         *,
         home: Path,
         patience: float | None = None,
+        at_once: bool = False,
     ) -> ElementProtection:
         """Take from a plan what its agent has to know."""
         operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
@@ -73,6 +76,7 @@ class ElementProtection:
             spans=tuple(plan.span(task) for task in range(plan.tasks)),
             replays=plan.replays,
             marks=bool(plan.marked),
+            at_once=at_once,
             patience=patience,
             operators=tuple(
                 Protected(
@@ -105,6 +109,7 @@ class ElementProtection:
             spans=tuple((low, high) for low, high in data["spans"]),
             replays=data["replays"],
             marks=data["marks"],
+            at_once=data["at_once"],
             patience=data["patience"],
             operators=tuple(
                 Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})

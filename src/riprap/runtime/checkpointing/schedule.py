@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -182,6 +182,19 @@ class PendingOperator:
         if count <= many:
             return []
         return [w for w in self.waiting if (w.slot, w.buckets, w.batch <= upto) == place][: many // 2]
+
+
+def cuts_of(operators: Iterable[PendingOperator]) -> list[int]:
+    """Return the batches as of which all of some operators are saved, the newest first."""
+    return sorted(set.intersection(*(set(o.versions.by_batch()) for o in operators)), reverse=True)
+
+
+def batch_to_save(group: Sequence[PendingOperator]) -> int:
+    """Return the batch as of which operators are to be saved together, -1 if there is none, or all are."""
+    batches = {o.as_of.record.batch if o.as_of is not None else -1 for o in group}
+    # One that has started over waits for a batch that all can be saved as of.
+    batch = batches.pop() if len(batches) == 1 else -1
+    return batch if any(o.saved_batch != batch for o in group) else -1
 
 
 class Schedule:
