@@ -21,6 +21,7 @@ Build = Callable[[rr.Application], object]
 # Of a region: starts, operators, ends, and ports that are autonomous.
 Row = tuple[str, str, str, dict[str, tuple[int, ...]]]
 OUT = rr.autonomous()
+BY_FILE = rr.consistent(trigger="operator")
 SCHEMA = "k int, v int"
 
 
@@ -98,7 +99,7 @@ def several_regions(app: rr.Application) -> None:
     a = app.source("a", rows(), protect=start())
     app.sink("first", a, rr.memory())
     cut = straight(app, "cut", a, protect=OUT)
-    app.sink("second", straight(app, "b", cut, protect=start(trigger="operator", period=None)), rr.memory())
+    app.sink("second", straight(app, "b", cut, protect=start()), rr.memory())
 
 
 def a_loop(app: rr.Application) -> None:
@@ -144,7 +145,7 @@ def ports_of_several_streams(app: rr.Application) -> None:
     app.sink("out", [one, other], rr.memory())
     app.sink(
         "apart",
-        app.source("alone", rr.rows([], SCHEMA), protect=start(trigger="operator", period=None)),
+        app.source("alone", rr.folder_scan("in", format="csv", schema=SCHEMA), protect=BY_FILE),
         rr.memory(),
     )
 
@@ -275,6 +276,19 @@ def test_why_an_operator_is_in_a_region() -> None:
     }
     (steering, *_) = regions_of(described(steers))
     assert steering.reasons["steered"] == "steered by 'told'"
+
+
+def test_when_a_start_says_so_is_told() -> None:
+    app = rr.Application("files")
+    files = rr.files("in", format="csv", schema=SCHEMA)
+    app.sink("out", straight(app, "b", app.source("in", files, protect=BY_FILE)), rr.memory())
+    what, text = next(iter(describe_regions(app.graph())))
+
+    assert what == "region"
+    assert text == (
+        "in: cut when its start says so: after each file, survives the loss of a host's memory; starts at in, "
+        "ends at out"
+    )
 
 
 def test_of_merged_regions_the_stricter_terms_hold() -> None:
@@ -431,6 +445,18 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         lambda a: a.sink("out", [by_operator(a, "one", "periodic"), by_operator(a, "two")], rr.memory()),
         "operator 'two' (THERE): its region is that of operator 'one' (THERE) too, and has trigger='operator', where "
         "that has 'periodic'. Give both the same, or part them with protect=rr.autonomous()",
+    ),
+    "a source that has no files": (
+        lambda a: a.sink("out", by_operator(a, "in"), rr.memory()),
+        "operator 'in' (THERE): with trigger='operator' it says when to make a cut, and a source of 0 rows in memory "
+        "cannot. Begin the region at a source that reads rr.folder_scan(...) or rr.files(...), which says so after "
+        "each file; or write period=",
+    ),
+    "a start in the middle that would say when": (
+        lambda a: sums(a, a.source("in", rr.files("in", format="csv", schema=SCHEMA)), protect=BY_FILE),
+        "operator 'sums' (THERE): with trigger='operator' it says when to make a cut, and an aggregate cannot. Begin "
+        "the region at a source that reads rr.folder_scan(...) or rr.files(...), which says so after each file; or "
+        "write period=",
     ),
     "a checkpoint of its own": (
         lambda a: sums(a, a.source("in", rows(), protect=start()), protect=rr.checkpoint(every="1s")),

@@ -43,7 +43,8 @@ class Begins(rr.Policy):
 
 def graph(protect: rr.Policy | None = None, cut: rr.Policy | None = None) -> Graph:
     app = rr.Application("modelled")
-    rows = app.source("Rows", rr.rows([], "n bigint, v bigint"), protect=protect)
+    files = rr.files("rows", format="csv", schema="n bigint, v bigint")
+    rows = app.source("Rows", files, protect=protect)
     app.sink("Out", app.functor("Odd", rows, where="v % 2 = 1", protect=cut), rr.memory())
     return app.graph()
 

@@ -1,4 +1,4 @@
-"""An application that is cut after each file of a folder, and what it puts out, worked out row by row."""
+"""Applications that are cut after each file of a folder, and what they put out, worked out row by row."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.runtime.checkpointing.dice import Dice
 
 import riprap as rr
 
@@ -58,6 +59,19 @@ def scanned(folder: Path, out: Path, protect: rr.Policy | None) -> rr.Applicatio
     )  # fmt: skip
     app.sink("totals", total, rr.parquet(out / "totals", roll=0))
     app.sink("largest", times, rr.parquet(out / "largest", roll=0))
+    return app
+
+
+def rolled(folder: Path, sink: rr.SinkConnector) -> rr.Application:
+    """Roll for each row: results that may come out otherwise are held until a cut has them."""
+    app = rr.Application("rolled")
+    read = app.source(
+        "read", rr.folder_scan(folder, format="csv", schema=SCHEMA), protect=rr.consistent(trigger="operator")
+    )
+    rolls = app.custom(
+        "rolls", Dice, read, schema="seq bigint, roll bigint, rolled bigint", deterministic=False
+    )
+    app.sink("out", rolls, sink)
     return app
 
 

@@ -22,7 +22,6 @@ from tests.runtime.harness import page_folder, wait_until
 import riprap as rr
 from riprap.cli import main
 from riprap.compiler import compile_graph
-from riprap.errors import NotYetError
 from riprap.operators.channel import Inlet
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.state.checkpoints.manifest import CheckpointManifest, manifest_key
@@ -308,10 +307,4 @@ def test_places_do_not_cross_a_border(tmp_path: Path) -> None:
     app.sink("loose_out", loose, rr.memory())
     app.place("here", "source", "loose")
     with pytest.raises(rr.GraphError, match="'here', whose operators are in the consistent region 'source'"):
-        compile_graph(app.graph(), buckets=4, tasks=2)
-
-
-def test_cuts_that_an_operator_decides_on_are_refused_for_now(tmp_path: Path) -> None:
-    app = sums(tmp_path, rr.consistent(trigger="operator"))
-    with pytest.raises(NotYetError, match="Write period= instead"):
         compile_graph(app.graph(), buckets=4, tasks=2)
