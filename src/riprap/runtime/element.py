@@ -25,6 +25,7 @@ from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.ingest import Ingest
 from riprap.runtime.inlets import Inlets
+from riprap.runtime.late_cuts import late_cuts_of
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import END
 from riprap.runtime.outflow import Outflow
@@ -32,7 +33,7 @@ from riprap.runtime.resident.stage import ComputeAgain, ResidentStage
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import recorded
-from riprap.runtime.stage import Stage
+from riprap.runtime.stage import Pulse, Stage
 
 if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
@@ -67,11 +68,8 @@ class Element:
         # What is there at the start is too little for what comes by and by.
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, connectors.Source)]
         self._watched = launch.options.interval is None and bool(plan.inlets or self._rates or fetched)
-        self._once = {
-            s.name: FetchStop(home / "sources" / s.name)
-            for s in fetched
-            if s.connector.PROMISE.word == "forgets"
-        }
+        forgetting = [s.name for s in fetched if s.connector.PROMISE.word == "forgets"]
+        self._once = {name: FetchStop(home / "sources" / name) for name in forgetting}
 
     def take_sinks(self) -> None:
         """Take hold of what the sinks write to, and refuse what is not to be written to; nothing there is changed."""
@@ -163,16 +161,15 @@ class Element:
 
     def _has_had(self, name: str, batch: int) -> bool:
         """Say whether a sink, or who reads a stream, has had a batch for good."""
-        if name in self._outlets:
-            return self._outlets[name].has(batch)
-        publisher = self.publishers[name]
-        return publisher.has(batch) if isinstance(publisher, FilePublisher) else batch <= self._handed.batch
+        end = self._outlets.get(name) or self.publishers[name]
+        return end.has(batch) if isinstance(end, FilePublisher | Outflow) else batch <= self._handed.batch
 
     def _be_saved(self) -> None:
         """Have the protected operators saved from now on."""
         if self.plan.protected:
             self._saver = saver_of(self.plan, self._site, self._home, self._launch)
             self._runner.saver = self._saver
+            self._runner.late = late_cuts_of(self.plan, self._launch, {**self.publishers, **self._outlets})
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:
         if self._saver is not None:
@@ -308,6 +305,12 @@ class Element:
         return self._stage is not None and not self.restoring and (self._stage.busy or self._runner.owes)
 
     @property
+    def pulse(self) -> Pulse:
+        """How it stands."""
+        again = 0 if self._stage is None else self._stage.again
+        return Pulse(self.batch, self.active and self.busy, self.restoring, again)
+
+    @property
     def restoring(self) -> bool:
         """Whether it is not yet where it was when it ended."""
         return self._stage is not None and self._stage.restoring and self.active
@@ -337,8 +340,8 @@ class Element:
 
     def close_sinks(self) -> None:
         """Let go of what the sinks hold."""
-        for publisher in self.publishers.values():
-            publisher.close()
+        for each in self.publishers.values():
+            each.close()
 
     def flush(self) -> None:
         """Make visible all that sinks have taken."""

@@ -15,4 +15,4 @@ While an agent has an element, it holds a lock, ``elements/<name>/saver.lock``: 
 it, so that what it restores is what there is.
 """
 
-FORMAT = "riprap-agent/2"
+FORMAT = "riprap-agent/3"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from riprap.runtime.checkpointing.chosen_cut import forget_choice
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.checkpointing.roll_forward import RollForward
 from riprap.runtime.crash import reach
@@ -35,6 +36,15 @@ class GoBack(RollForward):
         super().__init__(recovery, had)
         self._outlets = tuple(outlets)
         self._handed = handed
+
+    def _chosen(self) -> int | None:
+        chosen = super()._chosen()
+        if chosen is not None:
+            forget_choice(self._recovery.home)
+            message = f"'{self._element}' goes on from where it is, and not from its cut after batch {chosen}: what it "
+            message += "has put out since may come out otherwise, and readers have seen it"
+            self._recovery.tell("warning", element=self._element, message=message)
+        return None
 
     def _usable(self, batches: Sequence[int]) -> list[int]:
         seen = max(outflow.released for outflow in self._outlets)

@@ -36,8 +36,8 @@ class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
     ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
-    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. It is
-    told of one that is not complete after ``patience`` seconds.
+    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*, and
+    those of a ``region`` are numbered.
     """
 
     element: str
@@ -47,7 +47,7 @@ class ElementProtection:
     buckets: int
     spans: tuple[Range, ...]
     replays: bool
-    patience: float | None
+    region: str | None
     operators: tuple[Protected, ...]
 
     @classmethod
@@ -59,7 +59,6 @@ class ElementProtection:
         layouts: Mapping[str, str],
         *,
         home: Path,
-        patience: float | None = None,
     ) -> ElementProtection:
         """Take from a plan what its agent has to know."""
         operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
@@ -71,7 +70,7 @@ class ElementProtection:
             buckets=plan.buckets,
             spans=tuple(plan.span(task) for task in range(plan.tasks)),
             replays=plan.replays,
-            patience=patience,
+            region=plan.region,
             operators=tuple(
                 Protected(
                     name=operator.name,
@@ -102,7 +101,7 @@ class ElementProtection:
             buckets=data["buckets"],
             spans=tuple((low, high) for low, high in data["spans"]),
             replays=data["replays"],
-            patience=data["patience"],
+            region=data["region"],
             operators=tuple(
                 Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})
                 for o in data["operators"]
