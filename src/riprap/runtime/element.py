@@ -98,8 +98,8 @@ class Element:
         if not self.plan.replays:
             self._hand_over()
 
-    def _hand_over(self) -> None:
-        had, tell = self._handed.batch, self._launch.folder.event
+    def _hand_over(self, had: int = -1) -> None:
+        had, tell = max(had, self._handed.batch), self._launch.folder.event
         hand_over(self.plan.name, self._site, self.publishers, self._outlets, had=had, tell=tell)
 
     def pass_over(self) -> int:
@@ -145,12 +145,13 @@ class Element:
         """Bring back what is gone of an element that must not lose anything, and hand over what is on record."""
         if not self.plan.replays:
             return
+        had = -1
         if self._launch.resume:
             recovery = self._launch.recovery(self.plan, self._site)
-            come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
+            had = come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
             # Wishes come last: they are for the state of now.
             recovery.run()
-        self._hand_over()
+        self._hand_over(had)
         self._be_saved()
 
     def _conclude(self) -> None:

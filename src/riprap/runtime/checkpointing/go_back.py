@@ -77,7 +77,10 @@ def come_back(
     outlets: Iterable[Outflow],
     handed: Delivery,
     compute: Callable[[BatchRecord], Sequence[Answer]],
-) -> None:
-    """Bring an element that must not lose anything to where it was, or back to what readers have seen of it."""
+) -> int:
+    """Bring an element that must not lose anything to where it was, or back to what readers have seen of it.
+
+    Return up to which batch whose results are gone sinks have had them, -1 if that is not known.
+    """
     holds = recovery.plan.holds
-    (GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)).run(compute)
+    return (GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)).run(compute)

@@ -33,12 +33,15 @@ class RollForward:
         self._had = had
         self._element = recovery.plan.name
 
-    def run(self, compute: Callable[[BatchRecord], Sequence[Answer]]) -> None:
-        """Bring back what is gone; ``compute`` takes a batch again, from the record before it."""
+    def run(self, compute: Callable[[BatchRecord], Sequence[Answer]]) -> int:
+        """Bring back what is gone; ``compute`` takes a batch again, from the record before it.
+
+        Return up to which batch whose results are gone sinks have had them, -1 if that is not known.
+        """
         recovery = self._recovery
         batches = recovery.site.ledger.batches()
         if not batches:
-            return
+            return -1
         records = {batch: recovery.site.ledger.get(batch) for batch in batches}
         newest = records[batches[-1]]
         with self._opened() as store:
@@ -47,7 +50,7 @@ class RollForward:
             usable, chosen = self._usable(batches), self._chosen()
             intact = [batch for batch in usable if self._is_intact(records[batch])]
             if chosen is None and newest.batch in intact and newest.batch < wanting:
-                return
+                return -1
             began = recovery.clock()
             if chosen is not None:
                 base = self._base(records, [], cuts, [b for b in usable if b == chosen], store)
@@ -68,11 +71,13 @@ class RollForward:
                 )
             recovery.tell("state lost", operator=self._element, message=what)
             recovery.replace(newest, {}, gone=True)
-            return
+            return -1
         self._go_on(records, base, compute)
         forget_choice(recovery.home)
         seconds = recovery.clock() - began
         recovery.tell("state restored", element=self._element, seconds=seconds, host_lost=True)
+        # What was noted of that may have gone with the power.
+        return min(base, wanting - 1)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Store | None]:
