@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ class ChannelWriter:
         punctuations: pa.RecordBatch | None,
         *,
         frontier: int,
-        sources: Mapping[str, list[int | None]],
+        sources: Mapping[str, Sequence[Any]],
     ) -> None:
         """Add a batch, in the order of its tags; one that is in the log already changes nothing.
 

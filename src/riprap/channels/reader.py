@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -75,10 +75,12 @@ class ChannelReader:
         """Whether nothing more comes; a frontier asked for after this is the last."""
         return (self._folder / FINISHED).exists()
 
-    def next(self, after: int | None, rows: int) -> int | None:
+    def next(
+        self, after: int | None, rows: int, *, upto: Callable[[Footer], object] | None = None
+    ) -> int | None:
         """Return the largest frontier of a segment within ``rows`` tuples of ``after``; None if nothing is new.
 
-        A first segment with more tuples counts as within.
+        A first segment with more tuples counts as within, and none after the first of which ``upto`` is true.
         """
         low, notes = _low(after), Notes.find(self._folder, self._reader)
         listed = list_segments(self._folder, low)
@@ -88,7 +90,16 @@ class ChannelReader:
             if frontier is not None and total > rows:
                 break
             frontier = low = name.frontier
+            if upto is not None and upto(self._open(name).footer):
+                break
         return frontier
+
+    def ending_at(self, frontier: int) -> Footer | None:
+        """Return what the segment that ends at a frontier says of itself; None if none does."""
+        listed = list_segments(self._folder)
+        place = bisect_left(listed, frontier, key=_FRONTIER)
+        ends = place < len(listed) and listed[place].frontier == frontier
+        return self._open(listed[place]).footer if ends else None
 
     def count(self, after: int | None, upto: int) -> int:
         """Return how many tuples read() would find in all buckets."""

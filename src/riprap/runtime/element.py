@@ -10,10 +10,7 @@ from riprap.compiler import Plan
 from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.pacing import arrival, rates_of
 from riprap.feeds.segments import SegmentLog
-from riprap.feeds.tables import Tables
 from riprap.graph import connectors
-from riprap.graph.graph import Graph
-from riprap.operators.lookup import Lookup
 from riprap.operators.sink import Sink
 from riprap.operators.source import Source
 from riprap.runtime.agent.handle import Saver
@@ -21,6 +18,7 @@ from riprap.runtime.agent.opening import saver_of
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.go_back import come_back
+from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.ingest import Ingest
@@ -124,7 +122,7 @@ class Element:
             self._site,
             self.publishers,
             self._outlets,
-            self._tables(),
+            launch.tables(self.plan),
             launch.folder,
             self._handed,
             self.meter,
@@ -146,13 +144,15 @@ class Element:
         if not self.plan.replays:
             return
         had = -1
+        # What was asked for must not be undone by the next loss.
+        wished = bool(read_wishes(self._home))
         if self._launch.resume:
             recovery = self._launch.recovery(self.plan, self._site)
             had = come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
             # Wishes come last: they are for the state of now.
             recovery.run()
         self._hand_over(had)
-        self._be_saved()
+        self._be_saved(at_once=wished)
 
     def _conclude(self) -> None:
         """Let those who read from this element have all its results, which takes a last cut."""
@@ -165,10 +165,10 @@ class Element:
         end = self._outlets.get(name) or self.publishers[name]
         return end.has(batch) if isinstance(end, FilePublisher | Outflow) else batch <= self._handed.batch
 
-    def _be_saved(self) -> None:
+    def _be_saved(self, *, at_once: bool = False) -> None:
         """Have the protected operators saved from now on."""
         if self.plan.protected:
-            self._saver = saver_of(self.plan, self._site, self._home, self._launch)
+            self._saver = saver_of(self.plan, self._site, self._home, self._launch, at_once=at_once)
             self._runner.saver = self._saver
             self._runner.late = late_cuts_of(self.plan, self._launch, {**self.publishers, **self._outlets})
 
@@ -204,16 +204,6 @@ class Element:
             tell=launch.folder.event,
             begin=self._begin,
             conclude=self._conclude,
-        )
-
-    def _tables(self) -> Tables:
-        """Open the tables of the element's lookups, as the user gave them: the plan has no more than tasks need."""
-        launch = self._launch
-        lookups = tuple(launch.graph[o.name] for o in self.plan.graph.of_kind(Lookup))
-        return Tables(
-            self._home / "tables",
-            Graph(self.plan.name, lookups),
-            lambda text: launch.folder.event("warning", element=self.plan.name, message=text),
         )
 
     @property

@@ -65,6 +65,10 @@ class KeptElement:
             holding=self._checkpointer.holding,
         )
 
+    def wait_from(self, waiting: int) -> None:
+        """Take note of the first batch that a sink may still ask for, though there is no new one."""
+        self._checkpointer.wait_from(waiting)
+
     def close(self, *, save: bool) -> None:
         """End; a checkpoint under way is finished first. With ``save``, everything is saved as it is now."""
         self._checkpointer.stop(save=save)

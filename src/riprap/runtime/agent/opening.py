@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
 
 
-def saver_of(plan: Plan, site: Site, home: Path, launch: Launch) -> Saver:
-    """Return what saves an element from its newest record on."""
+def saver_of(plan: Plan, site: Site, home: Path, launch: Launch, *, at_once: bool) -> Saver:
+    """Return what saves an element from its newest record on, and that ``at_once``, whatever a region's start says."""
     layouts = describe_state(launch.graph)
-    protection = ElementProtection.of(plan, site, launch.durable, layouts, home=home)
+    protection = ElementProtection.of(plan, site, launch.durable, layouts, home=home, at_once=at_once)
     batches = site.ledger.batches()
     newest = site.ledger.get(batches[-1]) if batches else None
     return hire().open(protection, launch.folder.path, newest, launch.folder.event)

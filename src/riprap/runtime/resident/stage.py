@@ -36,7 +36,7 @@ from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
 from riprap.runtime.source_inflow import recorded
 from riprap.runtime.task import Answer
-from riprap.state.ledger import BatchRecord
+from riprap.state.ledger import MARK, BatchRecord
 
 # Computes a batch that is on record again, from the record before it.
 ComputeAgain = Callable[[BatchRecord], Sequence[Answer]]
@@ -185,7 +185,9 @@ class ResidentStage:
                     self._size.learn(rows=rows, seconds=time.monotonic() - began)
             elif self._ends:
                 return
-            self._rest(self._pause(began, idle=end == offset, full=2 * rows > limit))
+            # One that ends at a mark may have been cut short.
+            full = 2 * rows > limit or end.get(MARK) != offset.get(MARK)
+            self._rest(self._pause(began, idle=end == offset, full=full))
             offset = end
 
     def _rest(self, seconds: float) -> None:
