@@ -320,10 +320,8 @@ class Checkpointer:
             if many <= _MANY_WAIT:
                 return
             old = [w for w in tracked.waiting if (w.slot, w.buckets) == place][: _MANY_WAIT // 2]
-            # Named before it is there: whoever collects pages meanwhile leaves it alone. A page may be of several
-            # ranges, and each is put together by itself.
-            low, high = place[1]
-            tracked.making = name = f"{old[-1].page}-and-before-{low}-{high}"
+            # Named before it is there: whoever collects pages meanwhile leaves it alone. One page may wait twice.
+            tracked.making = name = f"{old[-1].page}-and-before-{place[1][0]}"
         try:
             pages = [page_of(self._protection, w) for w in reversed(old)]
             came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
