@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from riprap.apps.made_log import YEAR
+from riprap.state.durable_files import save_json
 from riprap_bench.baselines import even_numbers
 from riprap_bench.regions_plan import Name
 from riprap_bench.trial import CORES, MASTER, SETTINGS
@@ -48,6 +50,10 @@ STORES: Mapping[Store, Mapping[str, str]] = {
 }
 # Made when a job's session is there and its query about to start.
 STARTED = "started"
+# What came of it, in the end.
+BATCHES = "batches.json"
+# Its first batch has so long.
+FIRST_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _WINDOW = 300_000_000  # microseconds: five minutes
 _AVERAGES = (
@@ -169,7 +175,8 @@ def _averages(code: Any, time: Any, price: Any, size: Any, window: int) -> Any:
 class PlainJob:
     """A job of plain Spark: over which files, so many a trigger; for how long at most, once its first batch is done.
 
-    It ends when it has read them all, or ``seconds`` are over; without those, never.
+    It ends when it has read them all, or ``seconds`` are over, or has no batch within ``FIRST_SECONDS``; without
+    ``seconds``, never.
     """
 
     name: Name
@@ -227,19 +234,17 @@ def _run(job: PlainJob, folder: Path) -> Completions:
     session = session_for(job.store)
     (folder / STARTED).touch()
     query = job.start(session, folder)
-    found: list[Any] = []
-    files = 0
-    while query.isActive and job.seconds is not None:
-        found = [p for p in query.recentProgress if p.numInputRows > 0]
-        files = job.files_a_trigger * len(found)
-        if files >= len(job.files) or (found and time.time() > _end(found[0]) + job.seconds):
-            break
-        query.awaitTermination(_LOOK_SECONDS)
     if job.seconds is None:
         query.awaitTermination()
+    assert job.seconds is not None
+    found: list[Any] = []
+    over = time.time() + FIRST_SECONDS
+    while query.isActive and time.time() < over and job.files_a_trigger * len(found) < len(job.files):
+        query.awaitTermination(_LOOK_SECONDS)
+        found = [p for p in query.recentProgress if p.numInputRows > 0]
+        over = _end(found[0]) + job.seconds if found else over
     if query.exception() is not None:
         raise RuntimeError(str(query.exception()))
-    query.stop()
     return [(p.numInputRows, _end(p), p.durationMs["triggerExecution"] / 1000) for p in found]
 
 
@@ -249,10 +254,11 @@ def _end(progress: Any) -> float:
 
 
 def main(folder: Path) -> None:
-    """Run the job that is described in a folder."""
+    """Run the job that is described in a folder; who started this process ends it, with what it still computes."""
     told = json.loads((folder / "job.json").read_text())
     batches = _run(PlainJob(**{**told, "files": tuple(told["files"])}), folder)
-    (folder / "batches.json").write_text(json.dumps(batches))
+    save_json(folder / BATCHES, {"batches": batches})
+    signal.pause()
 
 
 if __name__ == "__main__":
