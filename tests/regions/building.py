@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.regions.making import Lost, Made
 from tests.regions.sinks import KINDS, Place
-from tests.regions.topologies import TOPOLOGIES, Made
+from tests.regions.topologies import TOPOLOGIES
 from tests.regions.traps import Trap, trap_function
 
 import riprap as rr
@@ -20,14 +21,16 @@ def application(
     traps: Sequence[Trap] = (),
     *,
     period: str | None = None,
+    lost: Lost = (),
 ) -> rr.Application:
-    """Describe an application; without ``period`` it has no policy at all."""
+    """Describe an application; without ``period`` it has no policy at all; its sources lack what is ``lost``."""
     markers = work / "markers"
     markers.mkdir(parents=True, exist_ok=True)
     Path(place.out).mkdir(exist_ok=True)
     app = rr.Application(topology)
     app.function("trapped", trap_function(traps, str(markers)), returns="bigint")
-    made = Made(app, work, rr.consistent(period=period) if period is not None else None)
+    start = rr.consistent(period=period) if period is not None else None
+    made = Made(app, work, start, lost)
     for name, stream in TOPOLOGIES[topology].build(made).items():
         app.sink(f"{name}_out", stream, KINDS[sink].make(place, name))
     return app

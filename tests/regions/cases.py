@@ -117,7 +117,7 @@ def life(*faults: str, wiped: bool = False, supervised: bool = False) -> Life:
 
 ALL = (
     "chain", "diamond", "sources", "aligned", "sinks", "regions", "loop", "mixed", "elements", "spark", "lookup",
-    "toolkit", "clock",
+    "toolkit", "clock", "dice",
 )  # fmt: skip
 # Three that differ most in how they come back, for what need not be tried with all.
 SOME = ("chain", "elements", "sinks")
@@ -181,8 +181,22 @@ def _matrix() -> Iterator[Case]:
         yield Case(topology, (life("driver:1200", supervised=True),))
         yield Case(topology, (life("host:1200", supervised=True),))
         yield Case(topology, (life("supervisor:1400", wiped=True, supervised=True),))
+    # What is drawn is held, and gone back on: the steps of that.
+    drawn = ("driver@recorded:60:rolls", "driver@checkpoint-manifest:3:rolls", "driver@checkpoint-versioned:4:rolls",
+             "driver@published:60:noisy", "agent@checkpoint-values:3:rolls", "worker@paged:60:rolls")  # fmt: skip
+    for step in drawn:
+        died = () if step.startswith("driver") else ("driver:1600",)
+        yield Case("dice", (life(step, *died, wiped=True),), "sqlite")
+    for step in ("taken-back", "forgotten", "restore-recorded", "restore-read"):
+        number = 0 if step == "restore-read" else "*"
+        yield Case(
+            "dice", (life("driver:1200", wiped=True), life(f"driver@{step}:{number}:rolls", wiped=True))
+        )
+        yield Case("dice", (life("driver:1200", wiped=True), life(f"driver@{step}:{number}:rolls")), "rolled")
+    yield Case("dice", (life("driver:1200", supervised=True),))
+    yield Case("dice", (life("host:1200", supervised=True),))
     for sink in ("rolled", "sqlite", "postgres", "redis"):
-        for topology in ("elements", "sinks"):
+        for topology in ("elements", "sinks", "dice"):
             yield Case(topology, (life("driver@published:60", wiped=True),), sink)
             yield Case(topology, (life("driver@gathered:60"),), sink)
             yield Case(topology, (life("error:800", wiped=True), life("error:1700", wiped=True)), sink)

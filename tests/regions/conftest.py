@@ -1,4 +1,4 @@
-"""Write down what came of the fault matrix, as a table: ``--faults-table FILE``."""
+"""Write down what came of the fault matrix, case by case: ``--faults-table FILE``."""
 
 from __future__ import annotations
 
@@ -6,41 +6,28 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.regions.cases import CASES
+from tests.regions.outcomes import Outcome, commit_of, merge
 
 _OPTION = "--faults-table"
 _CASE = re.compile(r"test_matrix\.py::.*\[(.+)\]$")
 
 
 class Table:
-    """Gathers outcomes, and writes them when the tests are over."""
+    """Writes the outcome of each case as soon as it is over."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._rows: dict[str, tuple[str, float]] = {}
+        self._path = path.absolute()
+        self._commit = commit_of(Path(__file__).parents[2], self._path)
+        self._cases = {case.id for case in CASES}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         case = _CASE.search(report.nodeid)
-        if case is not None and (report.when == "call" or report.outcome != "passed"):
-            self._rows[case[1]] = (report.outcome, report.duration)
-
-    def pytest_sessionfinish(self) -> None:
-        outcomes = [outcome for outcome, _ in self._rows.values()]
-        counts = ", ".join(
-            f"{outcomes.count(o)} {o}" for o in sorted(set(outcomes), key=outcomes.count)[::-1]
-        )
-        lines = [
-            "# The fault matrix of consistent regions",
-            "",
-            "Made by `make test-faults`; `tests/regions/cases.py` says what the words of a case mean. A case passes if",
-            "every sink holds exactly what it holds in a run without policy and without fault.",
-            "",
-            f"{len(outcomes)} cases: {counts}.",
-            "",
-            "| case | outcome | seconds |",
-            "|---|---|---:|",
-            *(f"| `{case}` | {outcome} | {s:.1f} |" for case, (outcome, s) in sorted(self._rows.items())),
-        ]
-        self._path.write_text("\n".join(lines) + "\n")
+        if case is None or (report.when != "call" and report.outcome == "passed"):
+            return
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        told = " ".join(f"{report.outcome}{reason.removeprefix('Skipped')}".replace("|", "/").split())
+        merge(self._path, case[1], Outcome(told, report.duration, self._commit), self._cases)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,58 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.regions.drawn import dice
+from tests.regions.making import FILES, ROWS, SCHEMA, START, TICKS, Made, Streams, rows_of
 from tests.regions.tables import NAME, write_table
 
 import riprap as rr
-from riprap.expressions import parse_schema
-
-ROWS = 2_400
-FILES = 24
-BATCH = 20
-START = datetime(2026, 1, 1, tzinfo=UTC)
-SCHEMA = parse_schema("seq bigint, at timestamp, k string, v bigint")
-TICKS = parse_schema("at timestamp")
-
-Streams = dict[str, rr.Stream]
-
-
-def rows_of(seed: int = 0) -> pa.Table:
-    """Return the rows of a source: times rise, some keys are rare, values go up and down."""
-    rows = [
-        {"seq": n, "at": START + timedelta(seconds=n // 3), "k": "aabacadbe"[(n + seed) % 9], "v": (n + seed) * 37 % 23}
-        for n in range(ROWS)
-    ]  # fmt: skip
-    return pa.Table.from_pylist(rows, SCHEMA)
-
-
-@dataclass
-class Made:
-    """An application in the making: where its files are, how its regions start, and what traps there are."""
-
-    app: rr.Application
-    work: Path
-    start: rr.Policy | None
-
-    @property
-    def out_of_it(self) -> rr.Policy | None:
-        """Return what keeps an operator out of regions."""
-        return rr.autonomous() if self.start is not None else None
-
-    def source(self, name: str, *, seed: int = 0, start: bool = True, **options: Any) -> rr.Stream:
-        """Add a source and what has traps happen."""
-        protect = self.start if start else None
-        read = self.app.source(name, rr.rows(rows_of(seed)), protect=protect, **options)
-        return self.trapped(f"{name}_read", read)
-
-    def trapped(self, name: str, read: rr.Stream) -> rr.Stream:
-        """Add what has traps happen."""
-        return self.app.functor(name, read, where="trapped(seq) >= 0")
 
 
 def chain(made: Made) -> Streams:
@@ -318,10 +276,10 @@ def toolkit(made: Made) -> Streams:
 def clock(made: Made) -> Streams:
     """Describe what a clock drives, which is in no region: this one starts after the source that goes by it."""
     app = made.app
-    read = app.source("read", rr.rows(rows_of()), ordering="at")
+    read = app.source("read", rr.rows(made.left("read", rows_of())), ordering="at")
     read = app.functor("read_read", read, where="trapped(seq) >= 0", protect=made.start)
     ticks = pa.Table.from_pylist([{"at": START + timedelta(seconds=s)} for s in range(ROWS // 3)], TICKS)
-    told = app.clock("told", rr.rows(ticks), time="at", ordering="at")
+    told = app.clock("told", rr.rows(made.left("told", ticks)), time="at", ordering="at")
     options: dict[str, Any] = {"by": "k", "clock": told}
     slim = {
         "sorted": app.sort("sorted", read, order="v", window=rr.tumbling(time="5s"), **options),
@@ -340,14 +298,17 @@ def clock(made: Made) -> Streams:
 class Topology:
     """How to build an application, and how to compare what it puts out.
 
-    ``ordered`` is whether rows come in the same order each time. ``may_lack`` names sinks of what is autonomous, whose
-    rows may be lost with a host, and never doubled.
+    ``ordered`` is whether rows come in the same order each time. ``outside`` has the channels that lead into a region
+    from what is in none, each with its source and how many rows of that a batch has: what is lost with a host before it
+    is in the channel has not entered. ``forgets`` names operators in no region, whose state may be lost, and
+    ``may_lack`` streams of them, whose rows may be.
     """
 
     build: Callable[[Made], Streams]
     ordered: bool = True
+    outside: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    forgets: frozenset[str] = frozenset()
     may_lack: frozenset[str] = frozenset()
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 TOPOLOGIES: Mapping[str, Topology] = {
@@ -356,12 +317,14 @@ TOPOLOGIES: Mapping[str, Topology] = {
     "sources": Topology(sources, ordered=False),
     "aligned": Topology(aligned),
     "sinks": Topology(sinks),
-    "regions": Topology(regions),
+    "regions": Topology(regions, outside={"to:plain_read": ("plain", 20)}),
     "loop": Topology(loop),
-    "mixed": Topology(mixed, may_lack=frozenset({"maybe"})),
+    "mixed": Topology(mixed, outside={"to:plain_kept": ("plain", 20)}, forgets=frozenset({"plain_kept"})),
     "elements": Topology(elements, may_lack=frozenset({"seen"})),
     "spark": Topology(spark_source),
     "lookup": Topology(lookup),
     "toolkit": Topology(toolkit),
-    "clock": Topology(clock),
+    # A batch of both sources has what comes at the same times.
+    "clock": Topology(clock, outside={"to:read": ("read", 18), "to:told": ("told", 6)}),
+    "dice": Topology(dice),
 }

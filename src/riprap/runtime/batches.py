@@ -22,6 +22,7 @@ from riprap.runtime.crash import reach
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.late_cuts import LateCuts
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import Planned
 from riprap.runtime.outflow import Outflow
@@ -61,6 +62,7 @@ class BatchRunner:
         self._handed = handed
         self._meter = meter
         self.saver: Saver | None = None
+        self.late: LateCuts | None = None
         self._retention = Retention(site)
         self._asked_from = self._forgotten = 0
         self._clock = clock
@@ -121,6 +123,8 @@ class BatchRunner:
                 self._behind.do(lambda p=publisher: self._write_due(p))  # type: ignore[misc]
         if self._plan.holds:
             self.release()
+        if self.late is not None and self.saver is not None:
+            self.late.look(self.saver.cut)
         self._behind.check()
 
     def _write_due(self, publisher: FilePublisher) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from riprap.runtime.agent.lock import hold
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
+from riprap.runtime.checkpointing.cut_log import CutLog
 from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.checkpointing.schedule import FreshPage, Status
 from riprap.runtime.folder import RunFolder
@@ -44,6 +45,7 @@ class KeptElement:
                 turn=turn,
                 before=statuses,
                 changed=self._say,
+                cuts=CutLog(folder, protection.region) if protection.region is not None else None,
             )
         except BaseException:
             os.close(self._lock)

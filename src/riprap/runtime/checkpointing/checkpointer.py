@@ -24,6 +24,8 @@ from typing import Any
 
 from riprap.adapters.retrying import Tell
 from riprap.errors import CorruptValueError, MissingPageError
+from riprap.runtime.checkpointing.cut_log import CutLog, CutWatch
+from riprap.runtime.checkpointing.merging import merge_oldest
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected
 from riprap.runtime.checkpointing.schedule import (
     FreshPage,
@@ -34,10 +36,8 @@ from riprap.runtime.checkpointing.schedule import (
     batch_to_save,
     cuts_of,
 )
-from riprap.runtime.checkpointing.values import manifest_of, page_of, values_for
-from riprap.state.checkpoints.groups import put_together
+from riprap.runtime.checkpointing.values import manifest_of, values_for
 from riprap.state.checkpoints.increments import load_compiled
-from riprap.state.checkpoints.index import Came, Index
 from riprap.state.ledger import BatchRecord
 
 # How often a thread that waits for its time looks whether it is to end.
@@ -45,8 +45,7 @@ _LOOK_SECONDS = 0.5
 # What could not be saved where it was marked is tried again after so long.
 _AGAIN_SECONDS = 1.0
 _NEVER = float("inf")
-# Pages that wait are put together once there are so many of a slot, and let go at such a share of the page limit.
-_MANY_WAIT = 64
+# Pages that wait are let go at such a share of the page limit.
 _SHARE = 8
 
 
@@ -63,9 +62,11 @@ class Checkpointer:
         turn: threading.Lock,
         before: Mapping[str, Status] | None = None,
         changed: Callable[[], None] = lambda: None,
+        cuts: CutLog | None = None,
     ) -> None:
         """``newest`` is the last record, whose state nobody has saved; ``before`` is how things stood when another
-        process saved this element. ``changed`` is called when they stand otherwise."""
+        process saved this element. ``changed`` is called when they stand otherwise. ``cuts`` numbers those that are
+        complete, where the element is in a region."""
         self._protection = protection
         self._site = protection.site
         self._clock = clock
@@ -75,7 +76,7 @@ class Checkpointer:
         self._oldest = -1
         # The batch of the newest cut, that of the newest made here, and the first that a sink may still ask for.
         self._cut, self.cut, self._asked_from = -1, -1, 0
-        self._cut_since: float | None = None
+        self._watch = CutWatch(protection.element, cuts, clock, self._say)
         self._idle = self._not_before = 0.0
         self._lock = threading.Lock()
         self._ending, self._woken = threading.Event(), threading.Event()
@@ -136,6 +137,7 @@ class Checkpointer:
                     for tracked in group:
                         tracked.aim()  # as things are now, marked or not
                     self._save(group)
+        self._watch.look(self._asked_from)
         self._store.close()
 
     def note(
@@ -181,6 +183,7 @@ class Checkpointer:
             if wait > 0:
                 self._woken.wait(min(wait, _LOOK_SECONDS))
                 self._woken.clear()
+                self._watch.look(self._asked_from)
                 for each in self._operators.values():
                     self._make_room(each)
                 continue
@@ -197,9 +200,12 @@ class Checkpointer:
 
     def _save(self, group: Sequence[PendingOperator]) -> None:
         """Save operators as of one batch, one after the other."""
+        self._watch.look(self._asked_from)
+        began = time.perf_counter()
         with self._lock:
             batch = self._due_batch(group)
             taken = [(t, t.take()) for t in group if t.saved_batch != batch] if batch >= 0 else []
+        frozen = time.perf_counter()
         for number, (tracked, part) in enumerate(taken):
             try:
                 self._save_one(tracked, part)
@@ -208,7 +214,15 @@ class Checkpointer:
                 self._failed(tracked, error, [other for other, _ in taken[number + 1 :]])
                 return
         if taken:
-            self._cut, self.cut, self._cut_since = batch, batch, self._clock()
+            self._cut, self.cut = batch, batch
+            self._watch.made(
+                batch=batch,
+                time=taken[0][1].until,
+                size=sum(tracked.status.size for tracked in group),
+                written=sum(tracked.status.written for tracked, _ in taken),
+                freeze=frozen - began,
+                persist=time.perf_counter() - frozen,
+            )
             self._collect(group)
 
     def _next(self) -> tuple[float, str]:
@@ -223,19 +237,8 @@ class Checkpointer:
     def _due_batch(self, group: Sequence[PendingOperator]) -> int:
         """Return the batch as of which operators are to be saved, -1 if there is none, or they must wait."""
         if self._protection.replays and self._cut >= self._asked_from:
-            self._wait_for_sinks()
             return -1
         return batch_to_save(group)
-
-    def _wait_for_sinks(self) -> None:
-        """Tell, once a cut, if sinks or channels do not come to have what it takes to be complete."""
-        patience, element = self._protection.patience, self._protection.element
-        if patience is None or self._cut_since is None or self._clock() - self._cut_since <= patience:
-            return
-        self._cut_since = None
-        what = f"the cut of '{element}' after batch {self._cut} is not complete after {patience:g} s: a sink, or who"
-        message = f"{what} reads from it, has not had all up to it. No other is made, and input is kept"
-        self._say("cut late", element=element, batch=self._cut, message=message)
 
     def _save_one(self, tracked: PendingOperator, taken: Taken) -> None:
         began = self._clock()
@@ -321,27 +324,9 @@ class Checkpointer:
             with self._lock:
                 if self._piled(tracked):
                     tracked.start_over()
-            self._put_together(tracked)
+            merge_oldest(self._protection, tracked, self._lock)
         except Exception as error:
             # They wait one by one, and nothing is lost by it.
             if str(error) != tracked.trouble:
                 tracked.trouble = str(error)
                 self._say("warning", what=f"checkpoints of '{tracked.name}'", message=str(error))
-
-    def _put_together(self, tracked: PendingOperator) -> None:
-        """Make one page of the oldest that wait, where there are many."""
-        with self._lock:
-            old = tracked.mergeable(_MANY_WAIT)
-            if not old:
-                return
-            # Named before it is there: whoever collects pages meanwhile leaves it alone.
-            tracked.making = name = f"{old[-1].page}-and-before"
-        try:
-            pages = [page_of(self._protection, w) for w in reversed(old)]
-            came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
-            self._site.pages.write(name, put_together(pages))
-            merged = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))
-            with self._lock:
-                tracked.put_together(old, merged)
-        finally:
-            tracked.making = None

@@ -104,6 +104,7 @@ class ResidentStage:
         self.busy = False
         # Until it is where it was; there may be much to compute again.
         self.restoring = True
+        self.again = 0
 
     def start(self) -> None:
         """Start the tasks, and the batches."""
@@ -219,7 +220,9 @@ class ResidentStage:
         """Compute a batch that is on record from the record before it, dealt out to tasks as it was."""
         start, end = Planned.covered(record, inflow.initial())
         alone = self._stays and len(record.manifests) == 1
-        return self._compute(record.batch, inflow.pieces(start, end, alone=alone))
+        answers = self._compute(record.batch, inflow.pieces(start, end, alone=alone))
+        self.again += 1
+        return answers
 
     def _look_ahead(self, inflow: Inflow, batch: int, start: Offset) -> None:
         """Have tasks read the batch after one that is still to be recorded: it is behind, and more is waiting."""
