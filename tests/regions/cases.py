@@ -117,7 +117,7 @@ def life(*faults: str, wiped: bool = False, supervised: bool = False) -> Life:
 
 ALL = (
     "chain", "diamond", "sources", "aligned", "sinks", "regions", "loop", "mixed", "elements", "spark", "lookup",
-    "toolkit", "clock", "dice",
+    "toolkit", "clock", "dice", "byfile",
 )  # fmt: skip
 # Three that differ most in how they come back, for what need not be tried with all.
 SOME = ("chain", "elements", "sinks")

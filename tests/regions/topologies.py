@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -179,6 +180,26 @@ def elements(made: Made) -> Streams:
     }
 
 
+def byfile(made: Made) -> Streams:
+    """Describe a region of two elements that is cut after each file, of less than a batch, of some, or of no rows."""
+    app, folder = made.app, made.work / "files"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        ends = [0, 7, 27, 27, 90, 91, *range(150, ROWS, 130), ROWS]
+        for number, (first, end) in enumerate(pairwise(ends)):
+            pq.write_table(rows_of().slice(first, end - first), folder / f"{number:02d}.parquet")
+    start = rr.consistent(trigger="operator") if made.start is not None else None
+    read = made.trapped("read_read", app.source("read", rr.folder_scan(folder), protect=start))
+    counted = app.functor(
+        "counted", read, by="k", variables={"n": "0L", "sum": "0L"}, update="n + 1 as n, sum + v as sum",
+        select="seq, v, n, sum",
+    )  # fmt: skip
+    recent = app.aggregate(
+        "recent", counted, by="v", window=rr.sliding(tuples=4), select="sum(sum) as total, last(seq) as seq"
+    )
+    return {"counted": counted, "recent": recent}
+
+
 @dataclass
 class Frames:
     """What Spark is to read: so many files, one a micro-batch."""
@@ -321,6 +342,7 @@ TOPOLOGIES: Mapping[str, Topology] = {
     "loop": Topology(loop),
     "mixed": Topology(mixed, outside={"to:plain_kept": ("plain", 20)}, forgets=frozenset({"plain_kept"})),
     "elements": Topology(elements, may_lack=frozenset({"seen"})),
+    "byfile": Topology(byfile),
     "spark": Topology(spark_source),
     "lookup": Topology(lookup),
     "toolkit": Topology(toolkit),

@@ -17,6 +17,7 @@ from riprap.runtime.agent.handle import Saver
 from riprap.runtime.agent.opening import saver_of
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
+from riprap.runtime.checkpointing.chosen_cut import chosen_cut
 from riprap.runtime.checkpointing.go_back import come_back
 from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.runtime.delivery import Delivery
@@ -145,7 +146,7 @@ class Element:
             return
         had = -1
         # What was asked for must not be undone by the next loss.
-        wished = bool(read_wishes(self._home))
+        wished = bool(read_wishes(self._home)) or chosen_cut(self._home) is not None
         if self._launch.resume:
             recovery = self._launch.recovery(self.plan, self._site)
             had = come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)

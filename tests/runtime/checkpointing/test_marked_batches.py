@@ -171,7 +171,7 @@ def test_what_is_saved_is_the_state_of_a_marked_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr("tests.runtime.checkpointing.hosts.Host", Marking)
-    monkeypatch.setattr("riprap.runtime.checkpointing.checkpointer._MANY_WAIT", 6)
+    monkeypatch.setattr("riprap.runtime.checkpointing.merging._MANY_WAIT", 6)
     app = rr.Application("marked")
     read = app.source("read", rr.files("in/*", format="csv", schema=SCHEMA), protect=BY_FILE)
     counted = app.functor(
