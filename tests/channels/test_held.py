@@ -10,6 +10,7 @@ import pytest
 from tests.channels.model import SCHEMA, fill, open_writer, rows_of, simple
 
 from riprap.channels import ChannelReader, ChannelWriter
+from riprap.errors import ChannelError
 
 
 def seen(folder: Path, columns: list[str] = SCHEMA.names) -> list[int]:
@@ -96,3 +97,13 @@ def test_as_a_list_would(log: Path, seed: int) -> None:
                 writer = held(log)
         assert (writer.batch, writer.released) == (len(written) - 1, released)
         assert seen(log) == [b * 100 + n for b in range(released + 1) for n in range(written[b])]
+
+
+def test_what_is_held_is_not_passed_over(log: Path) -> None:
+    writer = held(log)
+    fill(writer, 3)
+    writer.release(1)
+    with pytest.raises(ChannelError, match=r"has 1 batches of stream .* not to be seen yet"):
+        open_writer(log)
+    writer.release(2)
+    assert open_writer(log).batch == 2

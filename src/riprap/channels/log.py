@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, sweep
+from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, scan, sweep
 from riprap.channels.listing import Listing
 from riprap.channels.notes import Notes
 from riprap.channels.segment import (
@@ -61,6 +61,12 @@ class ChannelWriter:
         if self._held is not None:
             make_private(self._held)
             sweep(self._held)
+        elif kept := scan(folder / HELD):
+            raise ChannelError(
+                f"{folder / HELD} has {len(kept)} batches of stream '{stream}', which may come out otherwise and were "
+                "not to be seen yet. Take the run up with deterministic=False as it was, stop it in good order, and "
+                "then change that"
+            )
         self._listing = Listing(folder)
         self._newest = self._find_newest()
 

@@ -134,10 +134,10 @@ class BatchRunner:
     def _tell_waiting(self) -> None:
         """Let who saves the element know what sinks and channels have by now, though no batch comes."""
         if self.saver is not None:
-            self._asked_from = self._first_wanted()
+            self._asked_from = self.first_wanted()
             self.saver.wait_from(self._asked_from)
 
-    def _first_wanted(self) -> int:
+    def first_wanted(self) -> int:
         """Return the first batch that a sink or channel may still ask for."""
         published = [p.published for p in self._publishers.values()]
         published += [o.published for o in self._outlets.values()]
@@ -248,7 +248,7 @@ class BatchRunner:
 
     def _let_go(self, record: BatchRecord, answers: Sequence[Answer]) -> None:
         """Have what nobody needs after a batch removed: by whoever saves the element, or here."""
-        self._asked_from = waiting = self._first_wanted()
+        self._asked_from = waiting = self.first_wanted()
         if self.saver is not None:
             self.saver.take(record, answers, waiting)
         else:

@@ -38,6 +38,8 @@ class Delivery:
         """Write down that batches beyond one have not been handed over after all."""
         if batch < self.batch:
             self.note(batch)
+            # Records beyond it go next, and a mark that outlived them would say that they are lost.
+            os.fsync(self._file)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Let go of the file."""

@@ -169,7 +169,11 @@ class Element:
     def _be_saved(self, *, at_once: bool = False) -> None:
         """Have the protected operators saved from now on."""
         if self.plan.protected:
-            self._saver = saver_of(self.plan, self._site, self._home, self._launch, at_once=at_once)
+            # What is not noted as handed over may come again, whatever a sink says of itself.
+            waiting = min(self._runner.first_wanted(), self._handed.batch + 1)
+            self._saver = saver_of(
+                self.plan, self._site, self._home, self._launch, waiting=waiting, at_once=at_once
+            )
             self._runner.saver = self._saver
             self._runner.late = late_cuts_of(self.plan, self._launch, {**self.publishers, **self._outlets})
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.regions.building import application
 from tests.regions.sinks import KINDS, Place, comparable
 from tests.regions.topologies import ROWS
-from tests.runtime.checkpointing.leaving import events
+from tests.runtime.checkpointing.leaving import events, newest_record
 from tests.runtime.checkpointing.test_regions import after, contents, expected, leave, sums
 from tests.runtime.harness import Programs
 
@@ -61,6 +61,32 @@ def test_a_run_goes_on_from_an_older_cut(
     assert numbers[-1] > number
     assert main(["state", "list", str(folder)]) == 0
     assert "came back 2 times" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_next_loss_does_not_undo_the_choice(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = sums(tmp_path / "out", rr.consistent(period="200ms"))
+    folder = leave(app, spark, after(30, cuts=3), wipe=False, runs=tmp_path / "runs", **OPTIONS)
+    number = regions_of(folder, capsys)["source"]["startable"][0]
+    assert main(["reset", str(folder), "source", "--cut", str(number)]) == 0
+    homes = {"total": "sums", "times": "times"}
+    chosen = {operator: chosen_cut(folder / "elements" / home) for operator, home in homes.items()}
+    newest = {operator: newest_record(folder, home).batch for operator, home in homes.items()}
+
+    def computed_again(run: rr.Run) -> bool:
+        return len(events(run.folder, "computed again")) == len(homes)
+
+    # Nothing is saved in its time any more.
+    app = sums(tmp_path / "out", rr.consistent(period="1h"))
+    leave(app, spark, computed_again, folder=folder, **OPTIONS)
+    before = len(events(folder, "restored"))
+    with app.run(spark=spark, folder=folder, **OPTIONS) as run:
+        run.wait()
+        assert {sink: contents(run, sink) for sink in ("totals", "largest")} == expected()
+    back = {event["operator"]: event["batch"] for event in events(folder, "restored")[before:]}
+    assert back.keys() == homes.keys()
+    assert all(batch == chosen[name] or batch >= newest[name] for name, batch in back.items()), (back, chosen)
 
 
 def test_what_cannot_be_chosen_is_said(

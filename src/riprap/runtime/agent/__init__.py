@@ -1,7 +1,7 @@
 """The agent of a host: a process beside the driver that saves protected operators and collects their pages.
 
     driver -> agent                                               agent -> driver
-    open   protection, folder, record, statuses                   opened   place
+    open   protection, folder, record, waiting, statuses          opened   place
     batch  place, record, fresh, entered, waiting                 refused  place, error, message
     waiting place, waiting                                        standing place, statuses, oldest, cut
     close  place, save                                            closed   place

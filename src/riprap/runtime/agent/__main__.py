@@ -73,6 +73,7 @@ class Agent:
                 ElementProtection.from_json(message["protection"]),
                 Path(message["folder"]),
                 BatchRecord.from_json(record) if record is not None else None,
+                message["waiting"],
                 {operator: Status(**status) for operator, status in message["statuses"].items()},
                 self._turn,
                 self._link,

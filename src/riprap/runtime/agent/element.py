@@ -28,6 +28,7 @@ class KeptElement:
         protection: ElementProtection,
         folder: Path,
         record: BatchRecord | None,
+        waiting: int,
         statuses: Mapping[str, Status],
         turn: threading.Lock,
         link: Link,
@@ -40,6 +41,7 @@ class KeptElement:
             self._checkpointer = Checkpointer(
                 protection,
                 record,
+                waiting=waiting,
                 clock=time.time,
                 tell=RunFolder(folder, time.time).event,
                 turn=turn,

@@ -69,10 +69,16 @@ class HiredAgent:
         return self._process.pid
 
     def open(
-        self, protection: ElementProtection, folder: Path, record: BatchRecord | None, tell: Tell
+        self,
+        protection: ElementProtection,
+        folder: Path,
+        record: BatchRecord | None,
+        tell: Tell,
+        *,
+        waiting: int = 0,
     ) -> Saver:
         """Have an element saved from now on; that its store cannot be opened is an error."""
-        saver = Saver(self, protection, folder, record, tell)
+        saver = Saver(self, protection, folder, record, tell, waiting)
         with self._changing:
             self._savers[saver.place] = saver
             self._changing.notify_all()
@@ -201,6 +207,7 @@ class Saver:
         folder: Path,
         record: BatchRecord | None,
         tell: Tell,
+        waiting: int,
     ) -> None:
         self.tell = tell
         self._agent = agent
@@ -209,7 +216,7 @@ class Saver:
         self._record = record
         self._statuses: Mapping[str, Mapping[str, Any]] = {}
         self._oldest: int | None = None
-        self._waiting = 0
+        self._waiting = waiting
         # The newest batch as of which all is saved.
         self.cut = -1
         # While there is no agent.
@@ -292,10 +299,9 @@ class Saver:
             protection=self._protection.to_json(),
             folder=str(self._folder),
             record=self._record.to_json() if self._record is not None else None,
+            waiting=self._waiting,
             statuses=self._statuses,
         )
-        if self._waiting:
-            self._agent.send("waiting", place=self.place, waiting=self._waiting)
         if self._closing is not None:
             self._agent.send("close", place=self.place, save=self._closing)
 

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
 
 
-def saver_of(plan: Plan, site: Site, home: Path, launch: Launch, *, at_once: bool) -> Saver:
-    """Return what saves an element from its newest record on, and that ``at_once``, whatever a region's start says."""
+def saver_of(plan: Plan, site: Site, home: Path, launch: Launch, *, waiting: int, at_once: bool) -> Saver:
+    """Return what saves an element from its newest record on, and that ``at_once``, whatever a region's start says.
+
+    ``waiting`` is the first batch that a sink may still ask for.
+    """
     layouts = describe_state(launch.graph)
     protection = ElementProtection.of(plan, site, launch.durable, layouts, home=home, at_once=at_once)
     batches = site.ledger.batches()
     newest = site.ledger.get(batches[-1]) if batches else None
-    return hire().open(protection, launch.folder.path, newest, launch.folder.event)
+    return hire().open(protection, launch.folder.path, newest, launch.folder.event, waiting=waiting)

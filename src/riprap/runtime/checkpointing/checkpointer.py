@@ -60,13 +60,14 @@ class Checkpointer:
         clock: Callable[[], float],
         tell: Tell,
         turn: threading.Lock,
+        waiting: int = 0,
         before: Mapping[str, Status] | None = None,
         changed: Callable[[], None] = lambda: None,
         cuts: CutLog | None = None,
     ) -> None:
-        """``newest`` is the last record, whose state nobody has saved; ``before`` is how things stood when another
-        process saved this element. ``changed`` is called when they stand otherwise. ``cuts`` numbers those that are
-        complete, where the element is in a region."""
+        """``newest`` is the last record, whose state nobody has saved, and ``waiting`` the first batch that a sink may
+        still ask for; ``before`` is how things stood when another process saved this element. ``changed`` is called
+        when they stand otherwise. ``cuts`` numbers those that are complete, where the element is in a region."""
         self._protection = protection
         self._site = protection.site
         self._clock = clock
@@ -75,7 +76,7 @@ class Checkpointer:
         self._changed = changed
         self._oldest = -1
         # The batch of the newest cut, that of the newest made here, and the first that a sink may still ask for.
-        self._cut, self.cut, self._asked_from = -1, -1, 0
+        self._cut, self.cut, self._asked_from = -1, -1, waiting
         self._watch = CutWatch(protection.element, cuts, clock, self._say)
         self._idle = self._not_before = 0.0
         self._lock = threading.Lock()

@@ -57,6 +57,8 @@ class GoBack(RollForward):
         compute: Callable[[BatchRecord], Sequence[Answer]],
     ) -> None:
         newest = max(records)
+        # Those there are cannot be used, and their batches are others' numbers from now on.
+        self._forget_cuts(base)
         for outflow in self._outlets:
             outflow.take_back(base)
         reach("taken-back", base, self._element)

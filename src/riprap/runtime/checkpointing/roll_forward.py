@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from riprap.errors import RunError
+from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.runtime.checkpointing.chosen_cut import chosen_cut, forget_choice
 from riprap.runtime.checkpointing.recovery import FRESH, Recovery, read_wishes, state_pages
 from riprap.runtime.crash import reach
@@ -73,6 +73,8 @@ class RollForward:
             recovery.replace(newest, {}, gone=True)
             return -1
         self._go_on(records, base, compute)
+        if chosen is not None:
+            self._forget_cuts(base)
         forget_choice(recovery.home)
         seconds = recovery.clock() - began
         recovery.tell("state restored", element=self._element, seconds=seconds, host_lost=True)
@@ -196,6 +198,19 @@ class RollForward:
         self._recovery.replace(records[batch], pages, gone=True)
         reach("restore-recorded", batch, self._element)
         return True
+
+    def _forget_cuts(self, after: int) -> None:
+        """Remove the cuts of batches after one: what came of those then need not be what comes of them now."""
+        durable = self._recovery.durable
+        if not self._recovery.plan.protected or durable.never_made:
+            return
+        with contextlib.closing(durable.open(self._element)) as store:
+            for operator in self._recovery.plan.protected:
+                versions = durable.versions(store, operator)
+                for number in versions.numbers():
+                    with contextlib.suppress(CorruptValueError, FormatError):
+                        if versions.manifest(number).batch > after:
+                            versions.drop(number)
 
     def _collect(self, records: Mapping[int, BatchRecord], batch: int, *, before: int) -> None:
         """Remove the pages of batches before one that neither a batch's state nor a sink is in need of."""

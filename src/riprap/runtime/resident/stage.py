@@ -166,8 +166,8 @@ class ResidentStage:
         if self._stays:
             self._start_job(self._runner.next)
         self._begin(lambda record: self._compute_again(inflow, record))
-        self.restoring = False
         self._runner.take_up()
+        self.restoring = False
         self._runner.catch_up()
         offset = Planned.reached(self._runner.last, inflow.initial())
         while not self._over.is_set():
