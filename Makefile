@@ -62,7 +62,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/riprap bench $(ARGS)
 
-# Another length, seed or kind of crash: make soak MINUTES=1 ARGS="--seed 7 --hosts"
+# Another length, other crashes, no loss of hosts: make soak MINUTES=1 ARGS="--seed 7 --no-hosts"
 soak: $(STAMP)
 	PYTHONPATH=benchmarks $(BIN)/python -m riprap_bench.soak --minutes $(MINUTES) $(ARGS)
 

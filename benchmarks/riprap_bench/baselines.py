@@ -63,7 +63,7 @@ def by_bucket(events: DataFrame, *, buckets: int, partitions: int) -> DataFrame:
     The bucket's numbers are chosen so that Spark's hash spreads the buckets evenly over the partitions, an
     expert's last step.
     """
-    numbers = _even_numbers(events.sparkSession, max(buckets, partitions))
+    numbers = even_numbers(events.sparkSession, max(buckets, partitions))
     bucket = f.element_at(
         f.array(*(f.lit(n) for n in numbers)), f.pmod(f.hash("ticker"), f.lit(len(numbers))) + f.lit(1)
     )
@@ -74,7 +74,7 @@ def by_bucket(events: DataFrame, *, buckets: int, partitions: int) -> DataFrame:
     )
 
 
-def _even_numbers(spark: SparkSession, partitions: int) -> list[int]:
+def even_numbers(spark: SparkSession, partitions: int) -> list[int]:
     """Find, for each partition, the smallest number that Spark's hash sends there."""
     number = f.col("id").cast("int")
     placed = spark.range(32 * partitions).select(number, f.pmod(f.hash(number), f.lit(partitions)))

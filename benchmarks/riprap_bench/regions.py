@@ -29,19 +29,17 @@ from riprap_bench.trial import MASTER, SETTINGS
 
 FORMAT = "riprap-bench-regions/1"
 FULL = Plan()
+# Each part within some four minutes: a smoke test.
 QUICK = Plan(
-    only=("apps", "plain"),
     repetitions=1,
     long_repetitions=0,
-    seconds=2.5,
-    names=("vwap", "lois"),
-    plain_names=("wordcount-files",),
+    seconds=4.0,
     periods=(1.0,),
-    sizes=(8,),
-    lengths=(8,),
-    parallel=(1,),
-    period=1.0,
-    losses=1,
+    sizes=(8, 32),
+    lengths=(8, 16),
+    period=2.0,
+    plain_seconds=8.0,
+    losses=2,
 )
 
 # Of the applications, and of joins over large windows.
@@ -111,29 +109,48 @@ def run_plan(
                         f"the result that is there has {part} measured with {name} {sitting[name]}, and this would be "
                         f"{this[name]}: use the same, or another file"
                     )
-        return there, [*there["sittings"], this]
+        # Only rounds are gone on with.
+        return there, [*there["sittings"], this] if "rounds" in there else [this]
 
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as name:
-        folder = Path(name)
-        if "recovery" in plan.only:
-            put("recovery", [_described(plan, quick)], measure_recovery(plan, folder / "recovery", track))
-        sharing = [part for part in PARTS if part in plan.only and part != "recovery"]
-        for part in sharing:
+        for part in (part for part in PARTS if part in plan.only):
             there, sittings = go_on(part)
-            own = _session(plan, part) if session is None else None
             try:
-                bench = Bench(own or session, folder / part, plan.protecting)
                 hear = partial(put, part, sittings)
-                if part == "plain":
-                    hear(measure_plain(plan, bench, track, hear))
-                else:
-                    done = [Ran.from_json(told) for told in there.get("rounds", ())]
-                    hear(Rounds(part, plan, bench, track, done).measure(hear))
-            finally:
-                if own is not None:
-                    own.stop()
+                hear(_measure(part, plan, Path(name) / part, track, hear, there, session))
+            except RunError as error:
+                # What other parts have found, and this one so far, stays.
+                report(f"{part} failed: {error}")
+                failed.append(f"{part}: {error}")
     show(1.0)
+    if failed:
+        raise RunError("; ".join(failed))
     return {"format": FORMAT, "parts": parts}
+
+
+def _measure(
+    part: Part,
+    plan: Plan,
+    folder: Path,
+    track: Track,
+    keep: Keep,
+    there: Mapping[str, Any],
+    session: Any,
+) -> dict[str, Any]:
+    if part == "recovery":
+        # Each run has processes of its own.
+        return measure_recovery(plan, folder, track)
+    own = _session(plan, part) if session is None else None
+    try:
+        bench = Bench(own or session, folder, plan.protecting)
+        if part == "plain":
+            return measure_plain(plan, bench, track, keep)
+        done = [Ran.from_json(told) for told in there.get("rounds", ())]
+        return Rounds(part, plan, bench, track, done).measure(keep)
+    finally:
+        if own is not None:
+            own.stop()
 
 
 def _described(plan: Plan, quick: bool) -> dict[str, Any]:

@@ -1,32 +1,60 @@
-"""Word count, log watch and VWAP on plain Structured Streaming with its checkpoints, as a good user writes them.
+"""Word count, log watch and VWAP on plain Structured Streaming with its checkpoints, as an expert writes them.
 
-Word count and log watch are Spark's own expressions and aggregates; an average over the newest trades, put out at every
-trade, takes a function with state. Each batch is a file, written by ``foreachBatch`` under its number where a result
-changes, and by Spark's file sink where it does not.
+python -m riprap_bench.regions_plain FOLDER          what to run is in FOLDER/job.json
+
+Word count and log watch are Spark's own expressions and aggregates. An average over the newest trades, put out at every
+trade, takes a function with state: it is called once for each of as many buckets of tickers as there are cores, with a
+compiled loop, and state in one binary column. A call a ticker, as documentation has it, is some ten times slower. A
+batch is written under its number, so that one that is computed again takes the place of what it left.
+
+A job has a process and a session of its own, set up for it: as many shuffle partitions as cores, state in RocksDB with
+changelogs or in the store in memory, whichever is tried.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numba
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from riprap.apps.made_log import YEAR
-from riprap_bench.checkpoint_feeds import Feed
+from riprap.state.durable_files import save_json
+from riprap_bench.baselines import even_numbers
 from riprap_bench.regions_plan import Name
-from riprap_bench.trial import SETTINGS
+from riprap_bench.trial import CORES, MASTER, SETTINGS
 
+Store = Literal["rocksdb", "memory"]
+# Rows of a batch, the moment it was complete, and how many seconds it took.
 Completions = list[tuple[int, float, float]]
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STORES: Mapping[Store, Mapping[str, str]] = {
+    "rocksdb": {
+        "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    },
+    "memory": {},
+}
+# Made when a job's session is there and its query about to start.
+STARTED = "started"
+# What came of it, in the end.
+BATCHES = "batches.json"
+# Its first batch has so long.
+FIRST_SECONDS = 60.0
+_LOOK_SECONDS = 0.2
 _WINDOW = 300_000_000  # microseconds: five minutes
 _AVERAGES = (
     "seq bigint, ticker string, price double, vwap double, low double, high double, "
@@ -62,87 +90,130 @@ def find_attacks(lines: DataFrame) -> DataFrame:
 
 def keep_averages(events: DataFrame) -> DataFrame:
     """Put out the average price of each trade's ticker over the newest five minutes."""
+    numbers = even_numbers(events.sparkSession, CORES)
+    bucket = f.element_at(
+        f.array(*map(f.lit, numbers)), f.pmod(f.hash("ticker"), f.lit(len(numbers))) + f.lit(1)
+    )
     trades = events.where("kind = 'trade' and price > 0 and size > 0").select(
-        "seq", f.unix_micros("time").alias("time"), "ticker", "price", "size"
+        "seq", f.unix_micros("time").alias("time"), "ticker", "price", "size", bucket.alias("bucket")
     )
-    return trades.groupBy("ticker").applyInPandasWithState(
-        _one_ticker, _AVERAGES, "held binary", "append", "NoTimeout"
+    return trades.groupBy("bucket").applyInPandasWithState(
+        _one_bucket, _AVERAGES, "held binary", "append", "NoTimeout"
     )
 
 
-def _one_ticker(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+def _one_bucket(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     new = pd.concat(frames, ignore_index=True).sort_values("seq", ignore_index=True)
-    seq = new["seq"].to_numpy()
-    arrays = [new[name].to_numpy() for name in ("time", "price", "size")]
-    held = pickle.loads(state.get[0]) if state.exists else [array[:0] for array in arrays]
-    time, price, size = (np.concatenate(pair) for pair in zip(held, arrays, strict=True))
-    time = np.maximum.accumulate(time)
-    ends = np.arange(len(held[0]), len(time)) + 1
-    starts = np.searchsorted(time, time[ends - 1] - _WINDOW, side="right")
-    notional, volume = np.cumsum(np.append(0.0, price * size)), np.cumsum(np.append(0, size))
-    shares = volume[ends] - volume[starts]
-    state.update((pickle.dumps([array[starts[-1] :] for array in (time, price, size)]),))
-    windows = [price[a:b] for a, b in zip(starts, ends, strict=True)]
+    slots, held = pickle.loads(state.get[0]) if state.exists else ({}, None)
+    codes, tickers = pd.factorize(new["ticker"])
+    code = np.array([slots.setdefault(ticker, len(slots)) for ticker in tickers], np.int64)[codes]
+    columns = [code, *(new[name].to_numpy() for name in ("time", "price", "size"))]
+    before = len(held[0]) if held is not None else 0
+    if held is not None:
+        columns = [np.concatenate(pair) for pair in zip(held, columns, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    code, time, price, size = (column[order] for column in columns)
+    averages, lows, highs, volumes, trades = _averages(code, time, price, size, _WINDOW)
+    # What the window of a ticker's last trade holds is what its next one may need.
+    ends = np.append(np.flatnonzero(np.diff(code)), len(code) - 1)
+    last = ends[np.searchsorted(ends, np.arange(len(code)))]
+    stays = np.arange(len(code)) > last - trades[last]
+    state.update((pickle.dumps((slots, [c[stays] for c in (code, time, price, size)])),))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    rows = place[before:]
     yield pd.DataFrame(
         {
-            "seq": seq,
-            "ticker": key[0],
-            "price": price[ends - 1],
-            "vwap": (notional[ends] - notional[starts]) / shares,
-            "low": [window.min() for window in windows],
-            "high": [window.max() for window in windows],
-            "volume": shares,
-            "trades": ends - starts,
+            "seq": new["seq"],
+            "ticker": new["ticker"],
+            "price": new["price"],
+            "vwap": averages[rows],
+            "low": lows[rows],
+            "high": highs[rows],
+            "volume": volumes[rows],
+            "trades": trades[rows],
         }
     )
 
 
-def run_plain(spark: SparkSession, name: Name, feed: Feed, folder: Path) -> Completions:
-    """Run a job, a file a batch; return how many rows each batch had, when it was complete, and how long it took."""
-    query = start_plain(spark, name, feed.files[0].parent, folder, feed.files, available_now=True)
-    query.awaitTermination()
-    progress = [p for p in query.recentProgress if p.numInputRows > 0]
-    if len(progress) != len(feed.files):
-        raise AssertionError(f"{len(feed.files)} files made {len(progress)} batches; one each was asked for")
-    seconds = [p.durationMs["triggerExecution"] / 1000 for p in progress]
-    ends = [pd.Timestamp(p.timestamp).timestamp() + s for p, s in zip(progress, seconds, strict=True)]
-    return [(p.numInputRows, end, s) for p, end, s in zip(progress, ends, seconds, strict=True)]
+@numba.njit(cache=True)
+def _averages(code: Any, time: Any, price: Any, size: Any, window: int) -> Any:
+    """Go through trades by ticker, and in it by age; times are made to rise. The least and the greatest prices of a
+    window are at the heads of two queues."""
+    many = len(code)
+    averages, lows, highs = np.empty(many), np.empty(many), np.empty(many)
+    volumes, trades = np.empty(many, np.int64), np.empty(many, np.int64)
+    low, high = np.empty(many, np.int64), np.empty(many, np.int64)
+    first = low_head = low_end = high_head = high_end = 0
+    notional, volume = 0.0, 0
+    for n in range(many):
+        if n == 0 or code[n] != code[n - 1]:
+            first, notional, volume = n, 0.0, 0
+            low_head = low_end = high_head = high_end = 0
+        elif time[n] < time[n - 1]:
+            time[n] = time[n - 1]
+        notional, volume = notional + price[n] * size[n], volume + size[n]
+        while time[first] <= time[n] - window:
+            notional, volume = notional - price[first] * size[first], volume - size[first]
+            first += 1
+        while low_end > low_head and price[low[low_end - 1]] >= price[n]:
+            low_end -= 1
+        low[low_end], low_end = n, low_end + 1
+        while low[low_head] < first:
+            low_head += 1
+        while high_end > high_head and price[high[high_end - 1]] <= price[n]:
+            high_end -= 1
+        high[high_end], high_end = n, high_end + 1
+        while high[high_head] < first:
+            high_head += 1
+        averages[n], lows[n], highs[n] = notional / volume, price[low[low_head]], price[high[high_head]]
+        volumes[n], trades[n] = volume, n - first + 1
+    return averages, lows, highs, volumes, trades
 
 
-def start_plain(
-    spark: SparkSession,
-    name: Name,
-    source: Path,
-    folder: Path,
-    files: Sequence[Path],
-    *,
-    available_now: bool,
-) -> Any:
-    """Start a job over the files of a folder, with its results and its checkpoint in another."""
-    make, text, mode = _JOBS[name]
-    # Spark keeps what it tells of so many batches.
-    spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(len(files) + 10))
-    for number, file in enumerate(files):
-        # Spark takes files in order of their age, to the millisecond; names mean nothing to it.
-        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
-    stream = spark.readStream.option("maxFilesPerTrigger", 1)
-    names = ",".join(file.name for file in files)
-    stream = stream.option("pathGlobFilter", f"{{{names}}}")
-    rows = stream.text(str(source)) if text else _parquet(spark, stream, source, files[0])
-    made = make(rows)
-    writer = made.writeStream.outputMode(mode).option("checkpointLocation", str(folder / "checkpoint"))
-    out = folder / "out"
-    if mode == "update":
-        writer = writer.foreachBatch(lambda frame, batch: _put(frame, out / f"batch={batch}"))
-    else:
-        writer = writer.format("parquet").option("path", str(out))
-    trigger: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
-    return writer.trigger(**trigger).start()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainJob:
+    """A job of plain Spark: over which files, so many a trigger; for how long at most, once its first batch is done.
+
+    It ends when it has read them all, or ``seconds`` are over, or has no batch within ``FIRST_SECONDS``; without
+    ``seconds``, never.
+    """
+
+    name: Name
+    files: tuple[str, ...]
+    files_a_trigger: int
+    store: Store
+    seconds: float | None = None
+
+    def start(self, spark: SparkSession, folder: Path) -> Any:
+        """Start the query, with its results and its checkpoint in a folder."""
+        make, text, mode = _JOBS[self.name]
+        # Spark keeps what it tells of so many batches.
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(len(self.files) + 10))
+        for number, file in enumerate(self.files):
+            # Spark takes files in order of their age, to the millisecond; names mean nothing to it.
+            os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+        stream = spark.readStream.option("maxFilesPerTrigger", self.files_a_trigger)
+        (source,) = {str(Path(file).parent) for file in self.files}
+        stream = stream.option("pathGlobFilter", f"{{{','.join(Path(file).name for file in self.files)}}}")
+        rows = stream.text(source) if text else _parquet(spark, stream, source, self.files[0])
+        writer = (
+            make(rows).writeStream.outputMode(mode).option("checkpointLocation", str(folder / "checkpoint"))
+        )
+        put = writer.foreachBatch(lambda frame, batch: _put(frame, folder / "out" / f"batch={batch}"))
+        return put.trigger(processingTime="0 seconds").start()
 
 
-def _parquet(spark: SparkSession, stream: Any, source: Path, first: Path) -> DataFrame:
-    frame: DataFrame = stream.schema(spark.read.parquet(str(first)).schema).parquet(str(source))
+def session_for(store: Store) -> SparkSession:
+    """Start a session for a plain job. With the store in memory files are written without a fork for each, as Riprap's
+    sessions do it; RocksDB does not work with that."""
+    from riprap.runtime.session import make_session
+
+    return make_session(MASTER, {**SETTINGS, **STORES[store]})
+
+
+def _parquet(spark: SparkSession, stream: Any, source: str, first: str) -> DataFrame:
+    frame: DataFrame = stream.schema(spark.read.parquet(first).schema).parquet(source)
     return frame
 
 
@@ -158,30 +229,37 @@ _JOBS: Mapping[Name, tuple[Callable[[DataFrame], DataFrame], bool, str]] = {
 }
 
 
-def differs(name: Name, ours: Path, plain: Path) -> str | None:
-    """Say how the answers of Riprap and of plain Spark differ, if they do, in what can be compared.
-
-    Of words it is the totals. Averages agree within rounding, as Spark's are made of running sums. Attacks that
-    are not over when the log ends have no watermark behind them.
-    """
-    left, right = pq.read_table(ours), pq.read_table(plain)
-    if name == "wordcount-files":
-        totals = [t.group_by("word").aggregate([("n", "max")]).sort_by("word") for t in (left, right)]
-        return None if totals[0].equals(totals[1].cast(totals[0].schema)) else "other totals of words"
-    if name == "vwap":
-        left, right = left.sort_by("seq"), right.sort_by("seq")
-        for column in ("seq", "ticker", "low", "high", "volume", "trades"):
-            if left.column(column).to_pylist() != right.column(column).to_pylist():
-                return f"another {column}"
-        a, b = (table.column("vwap").to_numpy() for table in (left, right))
-        return None if np.allclose(a, b, rtol=1e-9, atol=0) else "other averages"
-    end = max(_attacks(left), key=lambda attack: attack[2])[2] - timedelta(hours=1)
-    over = [[attack for attack in _attacks(table) if attack[2] < end] for table in (left, right)]
-    return None if over[0] == over[1] else "other attacks"
+def _run(job: PlainJob, folder: Path) -> Completions:
+    """Run a job until it is over; return how many rows each batch had, when it was complete, and how long it took."""
+    session = session_for(job.store)
+    (folder / STARTED).touch()
+    query = job.start(session, folder)
+    if job.seconds is None:
+        query.awaitTermination()
+    assert job.seconds is not None
+    found: list[Any] = []
+    over = time.time() + FIRST_SECONDS
+    while query.isActive and time.time() < over and job.files_a_trigger * len(found) < len(job.files):
+        query.awaitTermination(_LOOK_SECONDS)
+        found = [p for p in query.recentProgress if p.numInputRows > 0]
+        over = _end(found[0]) + job.seconds if found else over
+    if query.exception() is not None:
+        raise RuntimeError(str(query.exception()))
+    return [(p.numInputRows, _end(p), p.durationMs["triggerExecution"] / 1000) for p in found]
 
 
-def _attacks(table: pa.Table) -> list[tuple[Any, ...]]:
-    """List hosts, first and last moments and attempts, in UTC whichever way that was written."""
-    plain = pa.timestamp("us")
-    columns = [table.column("host"), *(table.column(name).cast(plain) for name in ("first", "last"))]
-    return sorted(zip(*(c.to_pylist() for c in (*columns, table.column("attempts"))), strict=True))
+def _end(progress: Any) -> float:
+    began: float = pd.Timestamp(progress.timestamp).timestamp()
+    return began + float(progress.durationMs["triggerExecution"]) / 1000
+
+
+def main(folder: Path) -> None:
+    """Run the job that is described in a folder; who started this process ends it, with what it still computes."""
+    told = json.loads((folder / "job.json").read_text())
+    batches = _run(PlainJob(**{**told, "files": tuple(told["files"])}), folder)
+    save_json(folder / BATCHES, {"batches": batches})
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -17,7 +17,13 @@ SEED = 20151201
 # What a run costs besides the time that is measured.
 RUN_SECONDS = 6.0
 # Of one loss of a host, with the time until batches come steadily again.
-_LOSS_SECONDS = 15.0
+LOSS_SECONDS = 15.0
+# What a run of plain Spark costs besides the time it has: to start, to come to its first batch, to check its answer.
+PLAIN_AROUND_SECONDS = 15.0
+# To learn the rate of a case, and to make its input.
+_CASE_SECONDS = 20.0
+# A part ends when it has taken so many times as long as was told; what is left out is told too.
+OVERTIME = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class Plan:
     parallel: tuple[int, ...] = (1, 4)
     period: float = 8.0
     plain_period: float = 2.0
+    plain_seconds: float = 40.0
     losses: int = 10
     rate: float = 2_000.0
     seed: int = SEED
@@ -97,9 +104,10 @@ class Plan:
     def estimate(self) -> dict[str, float]:
         """Say about how many seconds each part takes."""
         found: dict[str, float] = {
-            part: sum(round.estimate for round in self.rounds(part)) + 20 * len(self.cases(part))
+            part: sum(round.estimate for round in self.rounds(part)) + _CASE_SECONDS * len(self.cases(part))
             for part in ("apps", "sizes", "chains")
         }
-        found["plain"] = self.repetitions * len(self.plain_names) * 3 * (self.seconds + RUN_SECONDS)
-        found["recovery"] = 30 + 2 * self.losses * _LOSS_SECONDS
+        both = self.seconds + RUN_SECONDS + 3 * (self.plain_seconds + PLAIN_AROUND_SECONDS)
+        found["plain"] = len(self.plain_names) * (_CASE_SECONDS + self.repetitions * both)
+        found["recovery"] = 60 + 2 * self.losses * LOSS_SECONDS
         return {part: found[part] for part in self.only}

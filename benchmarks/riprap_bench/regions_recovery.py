@@ -9,18 +9,18 @@ VWAP, with its checkpoints on disk. It is killed too, and started again at once:
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import riprap as rr
 from riprap.apps.bargain import bargain
 from riprap.errors import RunError
 from riprap.runtime.folder import RunFolder
-from riprap.runtime.link import environment_with, search_path
 from riprap.runtime.supervision import Patience, Supervised, supervise
 from riprap.runtime.supervision.journal import Recovered
 from riprap.runtime.supervision.real_crashes import kill_host, kill_process
@@ -32,9 +32,10 @@ from riprap_bench.consumers import FolderWatch
 from riprap_bench.feed import make_feed
 from riprap_bench.measuring import end, middle, spread
 from riprap_bench.protecting import protected
+from riprap_bench.regions_beside import start_plain
 from riprap_bench.regions_jobs import Vwap
-from riprap_bench.regions_plan import Plan
-from riprap_bench.trial import MASTER, SETTINGS
+from riprap_bench.regions_plain import STARTED, PlainJob
+from riprap_bench.regions_plan import LOSS_SECONDS, Plan
 
 PERIOD = "2s"
 _ELEMENT = "bargain"
@@ -44,7 +45,9 @@ _STEADY_COMMITS = 5
 _SECONDS_A_LOSS = 40.0
 _PLAIN_ROWS = 1_000
 _LOOK_SECONDS = 0.005
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 120.0
+# Batches that take so many times as long as before a loss are usual ones.
+_USUAL = 1.5
 
 
 def measure_recovery(plan: Plan, folder: Path, track: Track) -> dict[str, Any]:
@@ -107,7 +110,7 @@ class _Losing:
         silence = min(m for m in records.moments() if m > killed) - killed
         _until(lambda: len(run.recoveries()) > number, run)
         self.track.report(f"[{number + 1}/{self.plan.losses}] host lost: next batch after {silence:.2f} s")
-        self.track.pass_(15.0)
+        self.track.pass_(LOSS_SECONDS)
         return silence
 
 
@@ -126,35 +129,57 @@ def parts_of(back: Sequence[Recovered], events: Sequence[Mapping[str, Any]]) -> 
 def _plain(plan: Plan, folder: Path, track: Track) -> dict[str, Any]:
     """Kill plain Spark and start it again, until its next batch is committed."""
     # It is never to run out of input: each loss takes some dozens of files.
-    Vwap(plan.seed, rows=_PLAIN_ROWS).write(folder / "feed", 200 * (plan.losses + 1))
-    commits = folder / "results" / "checkpoint" / "commits"
+    feed = Vwap(plan.seed, rows=_PLAIN_ROWS).write(folder / "feed", 300 * (plan.losses + 1))
+    results = folder / "results"
+    described = PlainJob(name="vwap", files=tuple(map(str, feed.files)), files_a_trigger=1, store="rocksdb")
     silences: list[float] = []
-    child = _start(folder)
+    parts: list[dict[str, float]] = []
+    child = start_plain(described, results)
     try:
-        with FolderWatch(commits, r"\d+") as seen:
+        with FolderWatch(results / "checkpoint" / "commits", r"\d+") as seen:
             for number in range(plan.losses):
-                before = len(seen.moments())
-                _until(lambda before=before: len(seen.moments()) >= before + _STEADY_COMMITS, child)  # type: ignore[misc]
+                since = time.time()
+                _until(_batches(seen, since), child)
+                usual = middle(np.diff(sorted(seen.moments())[-_STEADY_COMMITS:]).tolist())
                 end(child)
                 killed = time.time()
-                child = _start(folder)
-                _until(lambda killed=killed: any(m > killed for m in seen.moments()), child)  # type: ignore[misc]
-                silences.append(min(m for m in seen.moments() if m > killed) - killed)
+                child = start_plain(described, results)
+                _until(_batches(seen, killed), child)
+                after = sorted(m for m in seen.moments() if m > killed)
+                silences.append(after[0] - killed)
+                started = (results / STARTED).stat().st_mtime
+                parts.append({"start": started - killed, **_of_plain(after, started, usual)})
                 track.report(
                     f"[{number + 1}/{plan.losses}] plain Spark: next batch after {silences[-1]:.2f} s"
                 )
-                track.pass_(15.0)
+                track.pass_(LOSS_SECONDS)
     finally:
         end(child)
-    return {"seconds": middle(silences), "spread": spread(silences), "all": silences}
+    shown = {name: middle([each[name] for each in parts]) for name in parts[0]}
+    return {
+        "seconds": middle(silences),
+        "spread": spread(silences),
+        "all": silences,
+        "parts": {"detect": 0.0, **shown},
+    }
 
 
-def _start(folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / "log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "riprap_bench.regions_recovery", str(folder)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment_with(search_path()),
-        )  # fmt: skip
+def _batches(seen: FolderWatch, since: float) -> Callable[[], bool]:
+    """Return what asks whether batches have come steadily since a moment."""
+    return lambda: sum(moment > since for moment in seen.moments()) >= _STEADY_COMMITS
+
+
+def _of_plain(after: Sequence[float], started: float, usual: float) -> dict[str, float]:
+    """Split the time from the start of the query to when batches take what they did before.
+
+    The first batch was under way when the process was killed, so it is computed again; what it takes beyond a usual one
+    is loading state and code. Then it has caught up as soon as a batch takes hardly more than usual.
+    """
+    took = np.diff(after)
+    steady = np.flatnonzero(took <= _USUAL * usual)
+    caught_up = after[int(steady[0])] if len(steady) else after[-1]
+    load = max(0.0, after[0] - started - usual)
+    return {"load": load, "compute again": after[0] - started - load, "caught up": caught_up - after[0]}
 
 
 def _until(condition: Callable[[], bool], run: Supervised | subprocess.Popen[bytes]) -> None:
@@ -169,18 +194,3 @@ def _until(condition: Callable[[], bool], run: Supervised | subprocess.Popen[byt
         if time.monotonic() > deadline:
             raise RunError(f"nothing happened for {_PATIENCE_SECONDS:.0f} s")
         time.sleep(_LOOK_SECONDS)
-
-
-def main(folder: Path) -> None:
-    """Run VWAP on plain Spark over what is in a folder, until killed."""
-    from riprap.runtime.session import make_session
-    from riprap_bench.regions_plain import start_plain
-
-    session = make_session(MASTER, SETTINGS, elements=0)
-    source = folder / "feed"
-    files = sorted(source.iterdir())
-    start_plain(session, "vwap", source, folder / "results", files, available_now=False).awaitTermination()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from riprap_bench.checkpoint_plan import Track
 from riprap_bench.checkpoint_ratios import against, median_of, pair_up
 from riprap_bench.measuring import middle
 from riprap_bench.regions_jobs import Chain, Job, Large, job_of
-from riprap_bench.regions_plan import NAMES, Part, Plan, Round
+from riprap_bench.regions_plan import NAMES, OVERTIME, Part, Plan, Round
 from riprap_bench.regions_runs import Bench, Measured
 
 # Of unprotected throughput.
@@ -54,14 +55,19 @@ class Rounds:
     done: list[Ran] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
     batches: dict[tuple[str, float], int] = field(default_factory=dict)
+    left_out: int = 0
 
     def measure(self, keep: Keep) -> dict[str, Any]:
-        """Run the rounds that are left; ``keep`` hears of the result after each."""
+        """Run the rounds that are left, as far as there is time for them; ``keep`` hears of the result after each."""
         order = random.Random(f"{self.plan.seed} {len(self.done)}")
+        over = time.monotonic() + OVERTIME * self.plan.estimate()[self.part]
         there = Counter(ran.round for ran in self.done)
         for round in self.plan.rounds(self.part):
             if there[round]:
                 there[round] -= 1
+            elif time.monotonic() > over:
+                self.track.report(f"{round.case}: left out, as there is no more time")
+                self.left_out += 1
             else:
                 self._round(round, order)
                 keep(self.result())
@@ -79,6 +85,7 @@ class Rounds:
         return {
             "lines": [self._line(*place, pairs[place]) for place in sorted(pairs, key=_in_order(cases))],
             "unprotected": [self._unprotected(case) for case in cases],
+            "left_out": self.left_out,
             "rounds": [ran.to_json() for ran in self.done],
         }
 
@@ -89,8 +96,11 @@ class Rounds:
             batches = min(_MOST_BATCHES, self.bench.batches_for(job, folder, round.seconds))
             self.batches[round.case, round.seconds] = batches
         feed = job.write(folder, self.batches[round.case, round.seconds])
+        # The runs of a round must have the same answer: of the last it is seen whether that is right.
+        last = len(round.runs) - 1
         runs = tuple(
-            self.bench.run(job, feed, None if period is None else next(shuffled)) for period in round.runs
+            self.bench.run(job, feed, None if period is None else next(shuffled), check=number == last)
+            for number, period in enumerate(round.runs)
         )
         self.done.append(Ran(round, runs))
         found = {run.policy: against(run, beside)["throughput"] for run, beside in pair_up(runs)}

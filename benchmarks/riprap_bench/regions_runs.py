@@ -28,12 +28,14 @@ from riprap_bench.checkpoint_runs import processor_seconds
 from riprap_bench.measuring import middle
 from riprap_bench.protecting import protected
 from riprap_bench.regions_jobs import Job
+from riprap_bench.regions_oracle import wrong
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK_SECONDS = 0.02
-_PATIENCE_SECONDS = 900.0
+# What takes longer hangs.
+_PATIENCE_SECONDS = 600.0
 # To learn a rate: so many batches, or as many as take so long.
 _TRIAL_BATCHES, _TRIAL_SECONDS = 8, 2.0
 
@@ -82,8 +84,8 @@ class Bench:
     protecting: bool = True
     runs: int = 0
 
-    def run(self, job: Job, feed: Feed, period: float | None, *, keep: Path | None = None) -> Measured:
-        """Run an application over its feed; ``keep`` is a folder to move its answer to."""
+    def run(self, job: Job, feed: Feed, period: float | None, *, check: bool = False) -> Measured:
+        """Run an application over its feed; with ``check``, what comes of it must be what another program says."""
         from riprap.runtime.folder import RunFolder
         from riprap.runtime.start import layout_of
         from riprap.runtime.start import run as start
@@ -105,12 +107,15 @@ class Bench:
                 time.sleep(_LOOK_SECONDS)
                 lines += metrics.new()
             before = processor_seconds(os.getpid())
-            run.wait()
+            if not run.wait(max(0.0, deadline - time.monotonic())):
+                raise RunError(f"a run of {graph.name} was not done after {_PATIENCE_SECONDS:.0f} s")
             after = processor_seconds(os.getpid())
             lines += metrics.new()
         measured = _measured(job, feed, period, lines, first, after - before, answer_in(folder / "out"))
-        if keep is not None:
-            (folder / "out").rename(keep)
+        if check:
+            other = wrong(job, feed.files, pq.read_table(folder / "out"))
+            if other is not None:
+                raise RunError(f"{graph.name}: there are {other}")
         # With the folder gone, nobody can take up what a run left in host memory.
         shutil.rmtree(folder)
         sweep(page_root())

@@ -3,10 +3,11 @@
     python -m riprap_bench.soak --minutes 10 --seed 1
 
 Bargain Discovery and word count run under supervision, one after the other, half the time each. Driver processes and
-workers are killed at random moments, also while the last one is still being replaced; with ``--hosts`` whole hosts
-too, their memory wiped, which takes a consistent region. In the end the sink must hold exactly what a plain loop
+workers are killed at random moments, also while the last one is still being replaced; and whole hosts, their memory
+wiped, which takes a consistent region, but with ``--no-hosts``. In the end the sink must hold exactly what a plain loop
 says. Disk, memory and descriptors are looked at all the while; the run's own folder and its pages count, its input and
-its results do not. The seed decides which crashes there are and when, not how far the run has come by then.
+its results do not. The seed decides which crashes there are and when, not how far the run has come by then. A run
+that failed is kept, to be looked at.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -42,8 +44,10 @@ _KILLS: dict[str, Callable[[Path, str], Any]] = {
 }
 _TICK_SECONDS = 0.25
 _SAMPLE_SECONDS = 2.0
+# Starting, and coming to an end.
+_AROUND_SECONDS = 45.0
 # After the last crash everything has to be there by then.
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 180.0
 # What a quantity may be above a third of the time earlier: so many times as much, and so much more.
 _SHARE = 1.25
 _ROOM = {"disk_mb": 8.0, "pages_mb": 8.0, "memory_mb": 150.0, "descriptors": 60.0}
@@ -55,7 +59,7 @@ class Plan:
 
     minutes: float = 10.0
     seed: int = 1
-    hosts: bool = False
+    hosts: bool = True
     pause: tuple[float, float] = (2.0, 8.0)
     rate: float = 2_000.0
 
@@ -78,16 +82,24 @@ class Sample:
 def soak(plan: Plan, report: Report) -> dict[str, Any]:
     """Put both applications under load, one after the other; raise what is wrong."""
     found = {}
-    with tempfile.TemporaryDirectory(prefix="riprap-soak-") as name:
-        top = Path(name)
-        seconds = 30 * plan.minutes
-        loads: list[Load] = [
-            Bargains(top / "bargain", seconds=seconds, rate=plan.rate, seed=plan.seed),
-            Words(top / "wordcount", seed=plan.seed),
-        ]
-        for load in loads:
-            report(f"{load.name}: {seconds:.0f} s of load, crashes of {' and '.join(plan.kinds)}")
+    seconds = 30 * plan.minutes
+    top = Path(tempfile.mkdtemp(prefix="riprap-soak-"))
+    loads: list[Load] = [
+        Bargains(top / "bargain", seconds=seconds, rate=plan.rate, seed=plan.seed),
+        Words(top / "wordcount", seed=plan.seed),
+    ]
+    report(
+        f"this takes about {(2 * (seconds + _AROUND_SECONDS)) / 60:.0f} minutes, and {_PATIENCE_SECONDS / 60:.0f} more "
+        "each if something hangs"
+    )
+    for load in loads:
+        report(f"{load.name}: {seconds:.0f} s of load, crashes of {' and '.join(plan.kinds)}")
+        try:
             found[load.name] = _Soaking(plan, load, top / load.name / "runs", seconds, report).carry_out()
+        except BaseException:
+            report(f"what {load.name} left is in {top / load.name}")
+            raise
+    shutil.rmtree(top)
     return {"loads": found, "plan": asdict(plan)}
 
 
@@ -113,13 +125,13 @@ class _Soaking:
         with supervise(graph, options, patience=patience, spare=True) as run:
             run.await_up()
             crashes, samples = self._crash(run)
+            shown = ", ".join(f"{many} {kind}" for kind, many in sorted(crashes.items())) or "no crash"
             self.load.close()
-            self._await(run)
+            self._await(run, shown)
             if run.running:
                 run.stop()
             back = run.recoveries()
         away = middle([each.seconds for each in back]) if back else 0.0
-        shown = ", ".join(f"{many} {kind}" for kind, many in sorted(crashes.items())) or "no crash"
         wrong = self.load.wrong()
         if wrong is not None:
             raise RunError(f"{self.load.name}, after {shown} (seed {self.plan.seed}): {wrong}")
@@ -143,7 +155,7 @@ class _Soaking:
         samples: list[Sample] = []
         began = time.monotonic()
         crash, look = draw.uniform(*self.plan.pause), 0.0
-        while (now := time.monotonic() - began) < self.seconds and run.running:
+        while (now := time.monotonic() - began) < self.seconds and run.running and not run.halted:
             self.load.tick()
             if now >= look:
                 samples.append(sample(run.folder, now))
@@ -163,11 +175,15 @@ class _Soaking:
             return False
         return True
 
-    def _await(self, run: Supervised) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS + self.seconds
+    def _await(self, run: Supervised, shown: str) -> None:
+        """Wait until all has come out; ``shown`` is what was killed."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        after = f"{self.load.name}, after {shown} (seed {self.plan.seed})"
         while run.running and not self.load.arrived():
+            if run.halted:
+                raise RunError(f"{after}: a region is halted: {'; '.join(run.halted.values())}")
             if time.monotonic() > deadline:
-                raise RunError(f"{self.load.name}: the run in {run.folder} does not come to its end")
+                raise RunError(f"{after}: the run in {run.folder} does not come to its end")
             time.sleep(_TICK_SECONDS)
 
 
@@ -223,14 +239,23 @@ def grown(samples: Sequence[Sample]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Soak, and tell; 1 if something grew, and an error if something is lost or doubled."""
+    """Soak, and tell; 1 if something grew, or is lost or doubled."""
     parser = argparse.ArgumentParser(prog="make soak", description="Minutes of load with random crashes.")
     parser.add_argument("--minutes", type=float, default=10.0, help="of load, half of them each (10)")
     parser.add_argument("--seed", type=int, default=1, help="other crashes for each number (1)")
-    parser.add_argument("--hosts", action="store_true", help="lose hosts too, under a consistent region")
+    parser.add_argument(
+        "--hosts",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="lose hosts too, under a consistent region",
+    )
     given = parser.parse_args(arguments)
     plan = Plan(minutes=given.minutes, seed=given.seed, hosts=given.hosts)
-    result = soak(plan, lambda line: print(line, flush=True))
+    try:
+        result = soak(plan, lambda line: print(line, flush=True))
+    except RunError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
     return int(any(found["grown"] for found in result["loads"].values()))
 
 

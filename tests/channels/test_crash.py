@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from riprap.channels import ChannelReader, ChannelWriter
+from riprap.channels import ChannelReader, ChannelWriter, listing
 
 ROWS = 20_000
 SCHEMA = pa.schema([("name", pa.string()), ("size", pa.int64())])
@@ -19,8 +20,10 @@ NAMES = pa.array([f"n{n}" for n in range(100)])
 PROGRAM = """
 import sys
 from pathlib import Path
+from riprap.channels import listing
 from tests.channels.test_crash import contents, open_log
 
+listing.NEWEST = int(sys.argv[2])
 writer = open_log(Path(sys.argv[1]))
 while True:
     batch = writer.batch + 1
@@ -68,12 +71,13 @@ class Follower:
         return True
 
 
-def test_a_writer_killed_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newest", [1, listing.NEWEST])
+def test_a_writer_killed_again_and_again(tmp_path: Path, newest: int) -> None:
     folder, chance = tmp_path / "log", random.Random(7)
     fast, slow = Follower(folder, "fast"), Follower(folder, "slow")
     for kill in range(10):
         before = fast.reader.frontier
-        program = [sys.executable, "-c", PROGRAM, str(folder)]
+        program = [sys.executable, "-c", PROGRAM, str(folder), str(newest)]
         with subprocess.Popen(program, cwd=Path(__file__).parents[2]) as writer:
             try:
                 # Once it appends, within a few appends' time; the first time perhaps before anything is whole.
@@ -100,4 +104,4 @@ def test_a_writer_killed_again_and_again(tmp_path: Path) -> None:
     assert fast.reached == slow.reached == batch
     assert batch > 10
     assert last.trim() > 0
-    assert len(list(folder.glob("*.segment"))) == 1
+    assert len(list(folder.rglob("*.segment"))) == 1

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.channels.model import SCHEMA, Model, batch_of, fill, open_writer, rows_of, simple, ticks
 
-from riprap.channels import ChannelReader, folder
+from riprap.channels import ChannelReader, folder, listing
 from riprap.channels import reader as reader_module
 from riprap.channels.segment import SegmentName
 from riprap.errors import ChannelError, DamagedFileError
@@ -31,11 +31,15 @@ ACTIONS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(actions=ACTIONS)
-def test_each_reader_gets_all_it_did_not_skip_once_and_in_order(actions: list[tuple[str, int, int]]) -> None:
+@given(actions=ACTIONS, newest=st.sampled_from([1, 3, listing.NEWEST]))
+def test_each_reader_gets_all_it_did_not_skip_once_and_in_order(
+    actions: list[tuple[str, int, int]], newest: int
+) -> None:
     home = Path(tempfile.mkdtemp())
     try:
-        run_script(home, actions)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(listing, "NEWEST", newest)
+            run_script(home, actions)
     finally:
         shutil.rmtree(home)
 
@@ -63,7 +67,7 @@ def run_script(home: Path, actions: list[tuple[str, int, int]]) -> None:
         elif action == "trim":
             gone = writer.trim()
             low = min((-100 if r is None else r) for r in reached.values())
-            left = len(list(home.glob("*.segment")))
+            left = len(list(home.rglob("*.segment")))
             needed = [i for i, (frontier, _, _) in enumerate(model.batches) if frontier > low]
             oldest = min([*needed, len(model.batches) - 1])
             assert left == max(len(model.batches) - max(oldest, 0), 0)
@@ -287,13 +291,46 @@ def test_a_listing_may_be_older_than_the_log(log: Path, monkeypatch: pytest.Monk
     for name in READERS:
         ChannelReader(log, name).acknowledge(2)
     open_writer(log, readers=READERS).trim()
-    monkeypatch.setattr(reader_module, "list_segments", lambda _: listed)
+    monkeypatch.setattr(reader_module, "list_segments", lambda *_: listed)
     reader = ChannelReader(log, "a")
 
     assert reader.next(2, 100) == 4
     assert sizes(reader, 2, 4) == numbers(3, 4)
     with pytest.raises(ChannelError, match=r"went while 'a' read the log\. It has acknowledged 2"):
         reader.read(1, 4, [])
+
+
+def test_all_but_the_newest_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "NEWEST", 3)
+    log = tmp_path / "log"
+    fill(open_writer(log, readers=READERS), 5)
+    fast, slow = (ChannelReader(log, name) for name in READERS)
+
+    assert [len(list(at.glob("*.segment"))) for at in (log, log / folder.OLDER)] == [3, 2]
+    assert sizes(slow, None, 4) == numbers(0, 1, 2, 3, 4)
+    assert slow.next(None, 11) == 0
+    assert slow.count(0, 4) == len(numbers(1, 2, 3, 4))
+    fast.acknowledge(4)
+    slow.acknowledge(0)
+    assert open_writer(log, readers=READERS).trim() == 1
+    assert sizes(slow, 0, 4) == numbers(1, 2, 3, 4)
+    (log / folder.OLDER / folder.list_segments(log)[0].file).unlink()
+    with pytest.raises(ChannelError, match="begins after frontier 1"):
+        slow.read(0, 4, [])
+    slow.acknowledge(4)
+    open_writer(log, readers=READERS).trim()
+    assert [name.batch for name in folder.list_segments(log)] == [4]
+
+
+def test_segments_may_be_set_aside_after_they_were_listed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = folder.list_segments(log)
+    monkeypatch.setattr(listing, "NEWEST", 1)
+    writer = open_writer(log)
+    writer.append(5, simple(5), None, frontier=5, sources={})
+    monkeypatch.setattr(reader_module, "list_segments", lambda *_: listed)
+
+    assert len(list((log / folder.OLDER).iterdir())) == 5
+    assert sizes(ChannelReader(log, "a"), None, 4) == numbers(0, 1, 2, 3, 4)
 
 
 def test_two_segments_of_a_batch_are_an_error(log: Path) -> None:
@@ -321,7 +358,11 @@ def test_what_comes_and_goes_during_a_scan_leaves_no_hole(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scans: list[list[int]], expected: list[int] | None
 ) -> None:
     seen: Iterator[list[int]] = iter(scans)
-    monkeypatch.setattr(folder, "scan", lambda _: [SegmentName(b, 0, 0, b) for b in next(seen)])
+
+    def scan(at: Path) -> list[SegmentName]:
+        return [] if at.name == folder.OLDER else [SegmentName(b, 0, 0, b) for b in next(seen)]
+
+    monkeypatch.setattr(folder, "scan", scan)
 
     if expected is None:
         with pytest.raises(ChannelError, match="no segment of batch"):

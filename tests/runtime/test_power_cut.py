@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.runtime.checkpointing.leaving import lose_host
-from tests.runtime.harness import PROGRAMS, only_run
+from tests.runtime.checkpointing.dice import check, dice
+from tests.runtime.checkpointing.leaving import events
+from tests.runtime.harness import PROGRAMS, only_run, page_folder
 
 import riprap as rr
 from riprap.channels import ChannelReader
@@ -28,6 +29,7 @@ from riprap.runtime.retention import KEEP_RECORDS
 from riprap.state.ledger import Ledger
 
 ROWS, BATCH = 80, 5
+DICE_BATCH = 50
 
 
 def numbers(disk: Path, see: Callable[[int, pa.Table], None]) -> rr.Application:
@@ -50,14 +52,14 @@ def numbers(disk: Path, see: Callable[[int, pa.Table], None]) -> rr.Application:
     return app
 
 
-def cut_power(tmp_path: Path, program: str) -> Path:
+def cut_power(tmp_path: Path, program: str, *, megabytes: int = 64) -> Path:
     """Run a program that writes to a disk of its own, cut its power, and return the folder with what survived."""
     if os.getuid() != 0 or shutil.which("mkfs.ext4") is None or shutil.which("unshare") is None:
         pytest.skip("only root can mount a disk to cut the power of, and it takes mkfs.ext4 and unshare")
     image, disk, ready = tmp_path / "image", tmp_path / "disk", tmp_path / "ready"
     disk.mkdir()
     with image.open("wb") as file:
-        file.truncate(64 << 20)
+        file.truncate(megabytes << 20)
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
     probe = ["unshare", "--mount", "mount", "-o", "loop", image, disk]
     if (tried := subprocess.run(probe, capture_output=True, text=True, check=False)).returncode:
@@ -84,6 +86,11 @@ def cut_power(tmp_path: Path, program: str) -> Path:
     return disk
 
 
+def lose_memory(run_folder: Path) -> None:
+    """Wipe what a run has in the host's memory, unless others have: for a while it had no folder on any disk."""
+    shutil.rmtree(page_folder(run_folder), ignore_errors=True)
+
+
 def test_what_is_promised_is_there(tmp_path: Path) -> None:
     disk = cut_power(tmp_path, "write_promises.py")
 
@@ -105,7 +112,7 @@ def test_a_run_is_taken_up_from_its_checkpoints_and_says_what_is_lost(
 ) -> None:
     disk = cut_power(tmp_path, "run_until_cut.py")
     folder = only_run(disk / "runs")
-    lose_host(folder)
+    lose_memory(folder)
 
     with numbers(disk, lambda batch, table: None).run(spark=spark, folder=folder, batch_rows=BATCH) as run:
         run.wait()
@@ -122,3 +129,20 @@ def test_a_run_is_taken_up_from_its_checkpoints_and_says_what_is_lost(
     # What is noted of batches that are handed over is not synced, so records that are still there are told of, too.
     assert len(lost) <= KEEP_RECORDS + MOST_UNHANDED, "no more than what was on record"
     assert [e["operator"] for e in told if e["event"] == "restored"] == ["total"]
+
+
+def test_a_region_loses_nothing_with_the_power(spark: SparkSession, tmp_path: Path) -> None:
+    disk = cut_power(tmp_path, "run_region_until_cut.py", megabytes=512)
+    folder = only_run(disk / "runs")
+    lose_memory(folder)
+
+    with dice(disk / "out", durable="power").run(
+        spark=spark, folder=folder, batch_rows=DICE_BATCH, buckets=4, parallelism=2
+    ) as run:
+        run.wait()
+
+    # Everybody saw one roll for each tuple, though what each was handed is not synced.
+    check(disk / "out")
+    assert events(folder, "gone back")
+    assert {e["element"] for e in events(folder, "computed again")} == {"dice", "all_of_them", "by_roll_last"}
+    assert not [e for kind in ("results differ", "results lost", "state lost") for e in events(folder, kind)]

@@ -3,6 +3,7 @@
 <channel>/                      readable by its owner only
     channel.json                stream, key, buckets, tags, schema; written when the channel is made
     <...>.segment               the log, see riprap.channels.segment
+    older/<...>.segment         its beginning, once there are many: who is not behind need not list it
     held/<...>.segment          segments that no reader may see yet, of an element whose results may come out otherwise
     readers/<reader>.json       how far each reader is, see riprap.channels.notes
     finished                    exists once nothing more comes
@@ -17,19 +18,22 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from riprap.channels.segment import FORMAT, SUFFIX, TEMPORARY, SegmentName, parse_name
+from riprap.channels.segment import BEGIN, FORMAT, SUFFIX, TEMPORARY, SegmentName, parse_name
 from riprap.channels.tags import ROW, tag_columns, tag_fields
 from riprap.errors import ChannelError
 from riprap.state.durable_files import checking, load_json, save_json
 
 FINISHED = "finished"
 HELD = "held"
+OLDER = "older"
 _CHANNEL = "channel.json"
+_FILE = attrgetter("file")
 _ENTRIES = {"stream": str, "key": list | None, "buckets": int, "tags": int, "schema": str, "arrow": str}
 
 
@@ -138,16 +142,17 @@ def scan(folder: Path) -> list[SegmentName]:
     return [name for file in files if (name := parse_name(file)) is not None]
 
 
-def list_segments(folder: Path) -> list[SegmentName]:
+def list_segments(folder: Path, low: int = BEGIN) -> list[SegmentName]:
     """List the segments without a hole, oldest first; a hole that is really there is an error.
 
-    A file that comes or goes during a scan may or may not be seen, and another that came later or goes earlier may.
+    Those that end at the frontier ``low`` or before may be left out. A file that comes or goes during a scan may or may
+    not be seen, and another that came later or goes earlier may.
     """
-    listed = scan(folder)
+    listed = _scan_beyond(folder, low)
     holes = _holes(listed)
     if holes:
         # By now a file that was new has been seen, and of those that went all older ones are gone.
-        again = [name for name in scan(folder) if name.batch <= listed[-1].batch]
+        again = [name for name in _scan_beyond(folder, low) if name.batch <= listed[-1].batch]
         if lost := holes & (still := _holes(again)):
             raise ChannelError(
                 f"the log in {folder} has no segment of batch {min(lost)}, though it has older and newer ones. "
@@ -160,6 +165,15 @@ def list_segments(folder: Path) -> list[SegmentName]:
             "start a new run"
         )
     return listed
+
+
+def _scan_beyond(folder: Path, low: int) -> list[SegmentName]:
+    listed = scan(folder)
+    if not listed or not listed[0].batch or listed[0].frontier <= low:
+        return listed
+    # In this order: what was set aside meanwhile is seen there, if not here.
+    older = scan(folder / OLDER)
+    return sorted({*older, *listed}, key=_FILE) if older else listed
 
 
 def _holes(listed: Sequence[SegmentName]) -> set[int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, scan, sweep
+from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, sweep
+from riprap.channels.listing import Listing
 from riprap.channels.notes import Notes
 from riprap.channels.segment import (
     BEGIN,
@@ -59,6 +61,7 @@ class ChannelWriter:
         if self._held is not None:
             make_private(self._held)
             sweep(self._held)
+        self._listing = Listing(folder)
         self._newest = self._find_newest()
 
     @property
@@ -83,7 +86,7 @@ class ChannelWriter:
         punctuations: pa.RecordBatch | None,
         *,
         frontier: int,
-        sources: Mapping[str, list[int | None]],
+        sources: Mapping[str, Sequence[Any]],
     ) -> None:
         """Add a batch, in the order of its tags; one that is in the log already changes nothing.
 
@@ -114,12 +117,14 @@ class ChannelWriter:
             sources=sources,
             ends=self._newest.ends if self._newest else {DATA: 0, PUNCTUATION: 0},
         )
+        if self._held is None:
+            self._listing.add(self._newest.name)
 
     @property
     def released(self) -> int:
         """The newest batch that readers can see, -1 if there is none."""
-        listed = scan(self._folder)
-        return listed[-1].batch if listed else -1
+        newest = self._listing.newest
+        return -1 if newest is None else newest.batch
 
     def release(self, batch: int) -> None:
         """Let readers see what is held, up to a batch."""
@@ -127,6 +132,7 @@ class ChannelWriter:
         for name in going:
             # Oldest first: readers find no hole. What was synced is still on the disk under its other name.
             (self._folder / HELD / name.file).rename(self._folder / name.file)
+            self._listing.add(name)
         if going:
             sync_file(self._folder)
 
@@ -160,15 +166,12 @@ class ChannelWriter:
     def trim(self) -> int:
         """Remove the segments that every reader has acknowledged, but never the newest; return how many."""
         done = [Notes.find(self._folder, reader).acknowledged for reader in self._readers]
-        # Oldest first, so that a reader who looks meanwhile finds no hole behind which there is something.
-        going = [
-            name
-            for name in list_segments(self._folder)[:-1]
-            if all(frontier is not None and name.frontier <= frontier for frontier in done)
-        ]
-        for name in going:
-            (self._folder / name.file).unlink(missing_ok=True)
-        return len(going)
+        newest = self.frontier
+        if None in done or newest is None:
+            return 0
+        return self._listing.trim(
+            min((frontier for frontier in done if frontier is not None), default=newest)
+        )
 
     def _cut(self, tuples: pa.RecordBatch, rows: pa.RecordBatch) -> list[NewBlock]:
         """Cut tuples up by bucket, each with its place in the batch."""

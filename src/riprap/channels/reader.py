@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from riprap.channels.folder import FINISHED, Channel, list_segments, scan
+from riprap.channels.folder import FINISHED, OLDER, Channel, list_segments, scan
 from riprap.channels.notes import Notes, Skip
 from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, Footer, SegmentFile, SegmentName
 from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
 
 _FRONTIER = attrgetter("frontier")
+_BEYOND = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +75,31 @@ class ChannelReader:
         """Whether nothing more comes; a frontier asked for after this is the last."""
         return (self._folder / FINISHED).exists()
 
-    def next(self, after: int | None, rows: int) -> int | None:
+    def next(
+        self, after: int | None, rows: int, *, upto: Callable[[Footer], object] | None = None
+    ) -> int | None:
         """Return the largest frontier of a segment within ``rows`` tuples of ``after``; None if nothing is new.
 
-        A first segment with more tuples counts as within.
+        A first segment with more tuples counts as within, and none after the first of which ``upto`` is true.
         """
-        low, listed, notes = _low(after), list_segments(self._folder), Notes.find(self._folder, self._reader)
+        low, notes = _low(after), Notes.find(self._folder, self._reader)
+        listed = list_segments(self._folder, low)
         frontier, total = None, 0
         for name in listed[bisect_right(listed, low, key=_FRONTIER) :]:
             total += sum(self._count(p) for p in self._parts(listed, notes.wanted(low, name.frontier)))
             if frontier is not None and total > rows:
                 break
             frontier = low = name.frontier
+            if upto is not None and upto(self._open(name).footer):
+                break
         return frontier
+
+    def ending_at(self, frontier: int) -> Footer | None:
+        """Return what the segment that ends at a frontier says of itself; None if none does."""
+        listed = list_segments(self._folder)
+        place = bisect_left(listed, frontier, key=_FRONTIER)
+        ends = place < len(listed) and listed[place].frontier == frontier
+        return self._open(listed[place]).footer if ends else None
 
     def count(self, after: int | None, upto: int) -> int:
         """Return how many tuples read() would find in all buckets."""
@@ -132,7 +145,8 @@ class ChannelReader:
 
     def acknowledge(self, frontier: int) -> None:
         """Note that rows up to a frontier are never needed again; to acknowledge less than before changes nothing."""
-        self._listed(frontier)
+        # What lies before is not asked for.
+        self._listed(frontier, _BEYOND)
         notes = Notes.find(self._folder, self._reader)
         if frontier > _low(notes.acknowledged):
             dataclasses.replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
@@ -144,7 +158,7 @@ class ChannelReader:
 
     def skip(self, after: int | None, upto: int) -> int:
         """Leave rows out for good, and return how many tuples are lost by it; again, the same number."""
-        listed = self._listed(upto)
+        listed = self._listed(upto, _low(after))
         if upto <= _low(after):
             return 0
         notes = Notes.find(self._folder, self._reader)
@@ -163,12 +177,12 @@ class ChannelReader:
     def _wanted(self, after: int | None, upto: int) -> list[_SegmentRange]:
         """List the parts of segments that a range of frontier values takes, in order."""
         ranges = Notes.find(self._folder, self._reader).wanted(_low(after), upto)
-        return self._parts(self._listed(upto), ranges) if ranges else []
+        return self._parts(self._listed(upto, _low(after)), ranges) if ranges else []
 
-    def _listed(self, upto: int) -> list[SegmentName]:
-        """List the segments, which must reach a frontier."""
+    def _listed(self, upto: int, low: int) -> list[SegmentName]:
+        """List the segments, which must reach a frontier; those up to ``low`` may be left out."""
         # In this order: what is listed once the channel has ended is all there will ever be.
-        ended, listed = self.ended, list_segments(self._folder)
+        ended, listed = self.ended, list_segments(self._folder, low)
         frontier = listed[-1].frontier if listed else None
         if not ended and upto > _low(frontier):
             raise ChannelError(
@@ -214,6 +228,11 @@ class ChannelReader:
     def _open(self, name: SegmentName) -> SegmentFile:
         try:
             return SegmentFile(self._folder, name)
+        except FileNotFoundError:
+            pass
+        try:
+            # It may be set aside by now.
+            return SegmentFile(self._folder / OLDER, name)
         except FileNotFoundError:
             raise _GoneError(
                 f"segment {name.file} of {self._folder} went while '{self._reader}' read the log. It has "

@@ -15,7 +15,7 @@ sort by it. The file, format ``riprap-channel/1``:
 
     {"format": "riprap-channel/1", "stream": "vwap", "schema": "ticker string, price double",
      "batch": 12, "position": 6000000, "rows": 500000, "frontier": 12, "previous": 11,
-     "sources": {"feed": [6000000, 6500000]},               source positions the batch covers
+     "sources": {"feed": [6000000, 6500000]},               what the batch covers, as its record has it
      "ends": {"data": 6500000, "punctuation": 31},          how many rows of each kind the channel now has
      "blocks": [{"kind": "data",                            or "punctuation"; a reader passes over other kinds
                  "bucket": 0,                               -1: for every bucket
@@ -117,7 +117,7 @@ class Footer:
     rows: int
     frontier: int
     previous: int | None
-    sources: Mapping[str, Sequence[int | None]]
+    sources: Mapping[str, Sequence[Any]]
     ends: Mapping[str, int]
     blocks: tuple[BlockInfo, ...]
 
@@ -148,7 +148,7 @@ def write_segment(
     batch: int,
     frontier: int,
     previous: int | None,
-    sources: Mapping[str, Sequence[int | None]],
+    sources: Mapping[str, Sequence[Any]],
     ends: Mapping[str, int],
 ) -> Footer:
     """Write a segment whose rows are numbered on from ``ends``, the numbers the segment before ended with."""

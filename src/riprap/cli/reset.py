@@ -1,4 +1,4 @@
-"""Reset a consistent region that is halted, once the cause is gone: it goes on from where it was."""
+"""Reset a consistent region that is halted, once the cause is gone: it goes on from where it was, or from a cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from riprap.errors import RunError
 if TYPE_CHECKING:
     from riprap.runtime.rolled_lines import Following
 
-SUMMARY = "bring back a region of a run that is halted"
+SUMMARY = "bring back a region of a run that is halted, or let one start from an older cut"
 EXAMPLES = """\
 examples:
   riprap reset latest words          the region 'words' of the newest run under runs/
   riprap reset runs/app/latest words --json
+  riprap reset latest words --cut 17      from an older cut ('riprap state list' shows them); also of a stopped run
+  riprap reset latest words --cut newest  of a stopped run: as if no cut had been chosen
 """
 _LOOK_SECONDS = 0.1
 
@@ -28,16 +30,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_run(parser)
     parser.add_argument("region", metavar="REGION", help="a consistent region, by the operator it starts at")
+    parser.add_argument(
+        "--cut", metavar="N", type=_cut, help="start from this cut, and compute again what came after"
+    )
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
     """Ask the run's supervisor, and wait until the region is back or halted again."""
     from riprap.runtime.folder import RunFolder
     from riprap.runtime.supervision.requests import ask_to_reset
+    from riprap.state.leases import is_alive
 
-    run = find_run(arguments.run, arguments.runs, kind="a supervised run", sign="processes")
     region: str = arguments.region
-    _check(run, region)
+    if arguments.cut is not None:
+        from riprap.cli.reset_cut import choose, choose_at_rest
+
+        run = find_run(arguments.run, arguments.runs)
+        if not is_alive(run):
+            choose_at_rest(run, region, arguments.cut, screen)
+            return 0
+        _check(run, region)
+        choose(run, region, arguments.cut)
+    else:
+        run = find_run(arguments.run, arguments.runs, kind="a supervised run", sign="processes")
+        _check(run, region)
     events = RunFolder(run, time.time).follow_events()
     ask_to_reset(run, region)
     began = time.monotonic()
@@ -49,6 +65,15 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         return 0
     screen.say(f"region '{region}' of the run in {shown(run)} is back after {seconds:.1f} s")
     return 0
+
+
+def _cut(text: str) -> int | str:
+    if text == "newest":
+        return "newest"
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor 'newest'") from None
 
 
 def _check(run: Path, region: str) -> None:

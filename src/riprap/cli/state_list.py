@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +20,7 @@ from riprap.runtime.checkpointing.inspection import (
     list_versions,
 )
 from riprap.runtime.checkpointing.recovery import read_wishes
+from riprap.runtime.checkpointing.region_view import RegionView, view_regions
 from riprap.state.stores.opening import describe_store
 
 _NUMBERS = ("batch", "tuples", "bytes", "values", "groups", "tuples/s")
@@ -33,6 +34,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         with run.reading(about.name) as versions:
             listed.append((about, list_versions(versions)))
     cuts = cuts_of(run, listed)
+    views = view_regions(run, cuts) if arguments.operator is None else []
     wishes = {about.name: read_wishes(run.home(about.name)).get(about.name) for about, _ in listed}
     if screen.json:
         screen.print_json(
@@ -50,12 +52,13 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
                     for about, its_versions in listed
                 ],
                 "cuts": [asdict(cut) for cut in cuts],
+                "regions": [asdict(view) for view in views],
             }
         )
         return 0
     _print(run, listed, wishes, screen)
-    if cuts:
-        _print_cuts(cuts, screen)
+    if views:
+        _print_cuts(cuts, {view.region: view for view in views}, screen)
     return 0
 
 
@@ -107,19 +110,54 @@ def _print(
             screen.say(f"{about.name}: starts {start} when the run is taken up")
 
 
-def _print_cuts(cuts: Sequence[RegionCut], screen: Screen) -> None:
+def _print_cuts(cuts: Sequence[RegionCut], views: Mapping[str, RegionView], screen: Screen) -> None:
     table = new_table("region")
     table.add_column("element")
-    for heading in ("cut after batch", "saved", "bytes", "batches to compute again"):
+    table.add_column("cut", justify="right")
+    for heading in (
+        "after batch",
+        "saved",
+        "bytes",
+        "to freeze, persist, complete",
+        "batches to compute again",
+    ):
         table.add_column(heading, justify="right")
     before: tuple[str, str] | None = None
     for cut in cuts:
         place = (cut.region, cut.element)
         names = place if place != before else ("", "")
-        table.add_row(*names, f"{cut.batch:,}", age(cut.time), f"{cut.size:,}", f"{cut.behind:,}")
+        numbers, took = views[cut.region].numbered(cut.element, cut.batch)
+        times = (
+            "" if took is None else f"{took.freeze * 1e3:.1f} ms, {took.persist:.2f} s, {took.settle:.2f} s"
+        )
+        shown_numbers = (
+            "" if not numbers else f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+        )
+        table.add_row(
+            *names, shown_numbers, f"{cut.batch:,}", age(cut.time), f"{cut.size:,}", times, f"{cut.behind:,}"
+        )
         before = place
     screen.say()
     screen.out.print(table)
+    for view in views.values():
+        screen.say(_summary(view))
+
+
+def _summary(view: RegionView) -> str:
+    """Say in a line how a region stands."""
+    if not view.cuts:
+        return f"region '{view.region}': no cut is complete yet"
+    newest = view.cuts[-1]
+    size = sum(part.size for part in newest.elements.values())
+    text = f"region '{view.region}': cut {newest.sequence} was complete {age(newest.time)}, {size:,} bytes"
+    if view.startable:
+        text += f"; it can start from {', '.join(map(str, view.startable))} (riprap reset RUN {view.region} --cut N)"
+    if view.comebacks:
+        batches, tuples = (sum(getattr(c, what) for c in view.comebacks) for what in ("batches", "tuples"))
+        last = view.comebacks[-1]
+        text += f"; came back {len(view.comebacks)} times, {batches:,} batches and {tuples:,} tuples computed again, "
+        text += f"last {age(last.time)}: {last.cause}"
+    return text
 
 
 def _store(run: Inspection) -> str:

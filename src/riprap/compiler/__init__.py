@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -14,7 +14,6 @@ from riprap.compiler.passes import (
     is_aligned,
     prune_columns,
     refuse_policies,
-    refuse_regions,
     source_tags,
 )
 from riprap.errors import GraphError
@@ -40,17 +39,16 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int) -> Layout:
             raise GraphError(f"{what}= takes a whole number of at least 1, got {value!r}")
     refuse_policies(graph)
     regions = regions_of(graph)
-    refuse_regions(regions)
     check_ordering(graph)
     elements = fuse(graph)
     _check_sources_together(graph, elements)
     needed = prune_columns(graph)
     roots = _roots(graph, elements)
-    channels = _channels(graph, elements, needed, roots, buckets)
+    inside = {e.name: r for e in elements for r in regions if r.name == e.region}
+    marking = {name for name, region in inside.items() if region.terms.marks}
+    channels = _channels(graph, elements, needed, roots, marking, buckets)
     plans = tuple(
-        _plan(
-            graph, element, _region(regions, element), needed, channels, roots[element.name], buckets, tasks
-        )
+        _plan(graph, element, inside.get(element.name), needed, channels, roots[element.name], buckets, tasks)
         for element in elements
     )
     return Layout(graph=graph, plans=plans, channels=tuple(channels), regions=regions)
@@ -134,6 +132,7 @@ def _channels(
     elements: tuple[Draft, ...],
     needed: Mapping[str, frozenset[str]],
     roots: Mapping[str, str],
+    marking: Collection[str],
     buckets: int,
 ) -> list[ChannelPlan]:
     """List the channels: one for every stream and key it is read by in another element."""
@@ -160,6 +159,7 @@ def _channels(
                 writer=writer,
                 readers=tuple(readers),
                 root=roots[writer],
+                marks=writer in marking,
             )
         )
     return channels
@@ -184,10 +184,6 @@ def _tag_depths(graph: Graph, elements: tuple[Draft, ...], roots: Mapping[str, s
             depth = max(ahead, default=source_tags(graph)) + (len(streams) > 1) + operator.depth
             depths.update(dict.fromkeys(operator.outputs, depth))
     return depths
-
-
-def _region(regions: Iterable[Region], element: Draft) -> Region | None:
-    return next((region for region in regions if region.name == element.region), None)
 
 
 def _plan(
@@ -231,6 +227,11 @@ def _plan(
     keyed = any(o.stateful for o in element.operators)
     one_bucket = keyed and not any(e.key for e in entries)
     kept = region is not None and region.terms.survives("host")
+    marked: Iterable[str] = ()
+    if region is not None and region.terms.marks:
+        marked = (
+            {c.root for c in inlets.values() if c.marks} if inlets else (s.name for s in part.of_kind(Source))
+        )
     return Plan(
         name=element.name,
         graph=part,
@@ -249,6 +250,7 @@ def _plan(
         region=element.region,
         kept=kept,
         holds=kept and element.holds,
+        marked=tuple(sorted(marked)),
     )
 
 

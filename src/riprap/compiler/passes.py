@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
-from riprap.graph.regions import Region
 from riprap.operators.source import Source
 
 
@@ -19,15 +16,10 @@ def refuse_policies(graph: Graph) -> None:
                 f"{operator}: protect={operator.protect} is not carried out by this version. "
                 "Remove it to run unprotected"
             )
-
-
-def refuse_regions(regions: Iterable[Region]) -> None:
-    """Refuse regions that this version cannot carry out."""
-    for region in regions:
-        if region.terms.trigger != "periodic":
-            raise NotYetError(
-                f"region '{region.name}': trigger='{region.terms.trigger}' is not carried out by this version. "
-                "Write period= instead"
+        if operator.saving is not None and operator.saving.every is None:
+            raise GraphError(
+                f"{operator}: protect={operator.protect} saves it when the start of its region says so, and begins no "
+                "region. Give Saving(every=...) seconds"
             )
 
 

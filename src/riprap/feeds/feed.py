@@ -28,6 +28,9 @@ class Feed(Protocol):
     def find(self, end: int) -> None:
         """See to it that the rows before one are known: an earlier process saw them."""
 
+    def ends_file(self, end: int) -> bool:
+        """Say whether the rows before one end a file."""
+
     def release(self, offset: int) -> None:
         """Remove spooled rows before an offset: nobody will ask for them again."""
 
@@ -47,9 +50,16 @@ class Feed(Protocol):
 
 
 def open_feed(
-    source: Source, folder: Path, quarantine: Path, *, finite: bool, batch_rows: int, tell: Tell
+    source: Source,
+    folder: Path,
+    quarantine: Path,
+    *,
+    finite: bool,
+    batch_rows: int,
+    tell: Tell,
+    by_file: bool = False,
 ) -> Feed:
-    """Open the rows of a source."""
+    """Open the rows of a source; ``by_file``, no batch has rows of two files."""
     if isinstance(source.connector, connectors.Source):
         return FetchedFeed(source, folder, quarantine, finite=finite, batch_rows=batch_rows, tell=tell)
-    return ListedFeed(source, folder, quarantine, finite=finite, tell=tell)
+    return ListedFeed(source, folder, quarantine, finite=finite, by_file=by_file, tell=tell)

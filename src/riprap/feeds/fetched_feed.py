@@ -90,6 +90,10 @@ class FetchedFeed:
         # Nothing to do: what an earlier process saw is spooled.
         return
 
+    def ends_file(self, end: int) -> bool:
+        # What a server has is in no files.
+        return False
+
     def release(self, offset: int) -> None:
         # The row before the offset stays: the next one's position must not be smaller.
         while self.log.segments and self.log.segments[0].end < offset and len(self.log.segments) > 1:

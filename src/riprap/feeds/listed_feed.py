@@ -31,7 +31,14 @@ class ListedFeed:
     """The rows of files, of memory, or of a generator: each file is looked at when its turn comes."""
 
     def __init__(
-        self, source: Source, folder: Path, quarantine: Path, *, finite: bool, tell: Tell | None = None
+        self,
+        source: Source,
+        folder: Path,
+        quarantine: Path,
+        *,
+        finite: bool,
+        by_file: bool = False,
+        tell: Tell | None = None,
     ) -> None:
         self.log = SegmentLog(folder)
         self._tell = tell
@@ -39,6 +46,7 @@ class ListedFeed:
         self._connector = source.connector
         self._quarantine = quarantine
         self._finite = finite
+        self._by_file = by_file or (isinstance(self._connector, Files) and self._connector.scan)
         self._left: deque[str] | None = None
         self._released = 0
         self._file: str | None = None
@@ -52,22 +60,32 @@ class ListedFeed:
     def upto(self, start: int, rows: int) -> int:
         self.find(start + rows)
         end = min(self.log.rows, start + rows)
-        if isinstance(self._connector, Files) and self._connector.scan:
-            end = min(end, self._end_of_file(start))
-        return end
+        return min(end, self._end_of_file(start)) if self._by_file else end
 
     def find(self, end: int) -> None:
         while self.log.rows < end and not (self._finite and self.log.end is not None):
-            segment = self._next()
-            if segment is not None:
-                self.log.add(segment)
-            elif self._file is not None:
-                self.log.close(self._file)
-                self._file = None
-            elif not self._open_next():
+            if not self._list_more() and not self._open_next():
                 if self._finite:
                     self.log.finish()
                 break
+
+    def ends_file(self, end: int) -> bool:
+        # Of a file that is being read more may follow, or nothing that counts.
+        while self.log.rows == end and self._file is not None:
+            self._list_more()
+        return end > 0 and self._end_of_file(end - 1) == end
+
+    def _list_more(self) -> bool:
+        """List the next segment of the file that is being read, or that it has no more; False if none is being read."""
+        segment = self._next()
+        if segment is not None:
+            self.log.add(segment)
+        elif self._file is not None:
+            self.log.close(self._file)
+            self._file = None
+        else:
+            return False
+        return True
 
     def _next(self) -> FeedSegment | None:
         try:

@@ -135,6 +135,11 @@ class Operator:
         )
 
     @property
+    def marks(self) -> str:
+        """When it says, as the start of a region, that a cut is to be made; empty if it never does."""
+        return ""
+
+    @property
     def replays(self) -> bool:
         """Whether its input is kept upstream until it is saved, and computed again after a loss."""
         # What is never saved would be kept for ever.

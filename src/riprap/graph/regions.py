@@ -91,7 +91,8 @@ def describe_regions(graph: Graph) -> Iterator[tuple[str, str]]:
     regions = regions_of(graph)
     for region in regions:
         ends = ", ".join(region.ends)
-        yield "region", f"{region.name}: {region.terms}; starts at {', '.join(region.starts)}, ends at {ends}"
+        terms = region.terms.described(graph[region.starts[0]].marks)
+        yield "region", f"{region.name}: {terms}; starts at {', '.join(region.starts)}, ends at {ends}"
         for name, why in region.reasons.items():
             ports = region.autonomous_ports.get(name, ()) if name not in region.starts else ()
             fed = " and ".join(_port_name(graph[name], port) for port in ports)
@@ -203,7 +204,22 @@ def _joined_terms(graph: Graph, starts: Mapping[str, RegionTerms]) -> RegionTerm
                 f"{graph[first]} too. Leave out protect= at one, or write trigger='periodic'"
             )
         terms = terms.joined(other)
+    if terms.trigger == "operator" and not graph[first].marks:
+        raise GraphError(
+            f"{graph[first]}: with trigger='operator' it says when to make a cut, and {_what(graph[first])} cannot. "
+            "Begin the region at a source that reads rr.folder_scan(...) or rr.files(...), which says so after each "
+            "file; or write period="
+        )
     return terms
+
+
+def _what(operator: Operator) -> str:
+    kind = operator.kind.lower()
+    return (
+        f"a {kind} of {operator.summary()}"
+        if not operator.ports
+        else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    )
 
 
 def _why_inside(graph: Graph, operator: Operator, starts: bool, members: set[str]) -> str:

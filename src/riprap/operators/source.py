@@ -13,7 +13,7 @@ from riprap.expressions import holding, type_name
 from riprap.graph import connectors
 from riprap.graph.builder import Builder
 from riprap.graph.checks import Here, has
-from riprap.graph.connectors import FromKafka, FromSpark, Rows, SinkConnector, SourceConnector, files
+from riprap.graph.connectors import Files, FromKafka, FromSpark, Rows, SinkConnector, SourceConnector, files
 from riprap.graph.connectors.promise import SOURCE_WORDS, Promise, Word
 from riprap.graph.operator import Needed, Operator, Traits
 from riprap.graph.stream import Stream
@@ -44,6 +44,10 @@ class Source(Operator):
     def promise(self) -> Word | None:
         # Of a Spark DataFrame in no order nothing holds.
         return None if self.traits is self.UNORDERED else self.connector.PROMISE.word
+
+    @property
+    def marks(self) -> str:
+        return "after each file" if isinstance(self.connector, Files) else ""
 
     @property
     def remedy(self) -> str:

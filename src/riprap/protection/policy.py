@@ -60,15 +60,17 @@ class Surroundings(Protocol):
 class Saving:
     """That the state of an operator is saved, and how: every so many seconds, of which the newest versions are kept.
 
-    A group of at most ``group`` tuples of a window is saved, and can be lost, as one; None cuts them by size and rate.
+    Where ``every`` is None it is saved when the start of its region says so. A group of at most ``group`` tuples of a
+    window is saved, and can be lost, as one; None cuts them by size and rate.
     """
 
-    every: float
+    every: float | None
     keep: int = 3
     group: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.every < float("inf") or self.keep < 1 or (self.group is not None and self.group < 1):
+        timed = self.every is None or 0 < self.every < float("inf")
+        if not timed or self.keep < 1 or (self.group is not None and self.group < 1):
             raise GraphError(f"{self}: give seconds above zero, and whole numbers of at least 1")
 
 
@@ -121,9 +123,12 @@ class RegionTerms:
 
         The cut before the newest stays: the newest may still be waiting for sinks, or be damaged.
         """
-        return (
-            Saving(every=self.period, keep=2) if self.survives("host") and self.period is not None else None
-        )
+        return Saving(every=self.period, keep=2) if self.survives("host") else None
+
+    @property
+    def marks(self) -> bool:
+        """Whether cuts are made of the batches that its start marks, and of no others."""
+        return self.trigger == "operator" and self.survives("host")
 
     def joined(self, other: RegionTerms) -> RegionTerms:
         """Return the terms of a region that two with the same trigger merge into: of each the stricter."""
@@ -141,9 +146,14 @@ class RegionTerms:
         """Say whether the region survives a loss."""
         return list(LOSSES).index(loss) <= list(LOSSES).index(self.durable)
 
-    def __str__(self) -> str:
-        how = "when its start says so" if self.period is None else f"every {self.period:g} s"
+    def described(self, when: str = "") -> str:
+        """Say in a few words how it is run; ``when`` is when its start says that a cut is to be made."""
+        said = f"when its start says so{': ' if when else ''}{when}"
+        how = said if self.period is None else f"every {self.period:g} s"
         return f"cut {how}, survives the loss of {LOSSES[self.durable]}"
+
+    def __str__(self) -> str:
+        return self.described()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,15 +253,17 @@ class Policy:
             return Aftermath(outage.misses, "kept")
         if saving is None:
             return Aftermath(outage.misses, "empty")
-        age = outage.chance * saving.every if outage.age is None else outage.age
-        return Aftermath(outage.misses, "older", age, saving.every)
+        every = saving.every or 0.0
+        age = outage.chance * every if outage.age is None else outage.age
+        return Aftermath(outage.misses, "older", age, every)
 
     def modelled(self, operator: Protectable, graph: Surroundings) -> Mapping[str, Protection]:
         """Say what operators of a model have for it, and so what it costs: the operator, or also those it reaches."""
         saving = self.saving(operator)
         if saving is None:
             return {}
-        return {operator.name: Protection(restore="checkpoint", age=(0.0, saving.every), every=saving.every)}
+        every = saving.every or 0.0
+        return {operator.name: Protection(restore="checkpoint", age=(0.0, every), every=every)}
 
     def describe(self) -> str:
         """Say in a few words what it does, for those who look at the graph."""

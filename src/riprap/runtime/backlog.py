@@ -47,7 +47,7 @@ def hand_over(
             # A batch is whole, or it is left out: a part would replace what a sink may have.
             left = {name: outputs for name, outputs in record.outputs.items() if name not in gone}
             record = replace(record, outputs=left)
-        if lost or batch > had:
+        if gone or batch > had:
             # What is lost is told once. Of others, who wrote it may have died before it was synced, or failed at that.
             site.ledger.write(record)
         for outflow in outlets.values():

@@ -22,6 +22,7 @@ from riprap.runtime.crash import reach
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.late_cuts import LateCuts
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import Planned
 from riprap.runtime.outflow import Outflow
@@ -61,6 +62,7 @@ class BatchRunner:
         self._handed = handed
         self._meter = meter
         self.saver: Saver | None = None
+        self.late: LateCuts | None = None
         self._retention = Retention(site)
         self._asked_from = self._forgotten = 0
         self._clock = clock
@@ -108,6 +110,7 @@ class BatchRunner:
         for batch in self._site.ledger.batches():
             if batch > self._handed.batch:
                 self._hand_over(self._site.ledger.get(batch), [], self._clock())
+        self._tell_waiting()
 
     def settle(self) -> None:
         """Wait until what is on record by now has been handed over."""
@@ -117,10 +120,28 @@ class BatchRunner:
         """Have files written that are due, though no batch comes; raise what went wrong when one was handed over."""
         for publisher in self._publishers.values():
             if isinstance(publisher, FilePublisher) and publisher.due and self._behind.idle:
-                self._behind.do(publisher.flush)
+                self._behind.do(lambda p=publisher: self._write_due(p))  # type: ignore[misc]
         if self._plan.holds:
             self.release()
+        if self.late is not None and self.saver is not None:
+            self.late.look(self.saver.cut)
         self._behind.check()
+
+    def _write_due(self, publisher: FilePublisher) -> None:
+        publisher.flush()
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        """Let who saves the element know what sinks and channels have by now, though no batch comes."""
+        if self.saver is not None:
+            self._asked_from = self._first_wanted()
+            self.saver.wait_from(self._asked_from)
+
+    def _first_wanted(self) -> int:
+        """Return the first batch that a sink or channel may still ask for."""
+        published = [p.published for p in self._publishers.values()]
+        published += [o.published for o in self._outlets.values()]
+        return min(published, default=self._handed.batch) + 1
 
     def release(self) -> None:
         """Let readers see held results that will not come out otherwise any more: a cut has what they came of."""
@@ -227,10 +248,7 @@ class BatchRunner:
 
     def _let_go(self, record: BatchRecord, answers: Sequence[Answer]) -> None:
         """Have what nobody needs after a batch removed: by whoever saves the element, or here."""
-        published = [p.published for p in self._publishers.values()]
-        published += [o.published for o in self._outlets.values()]
-        waiting = min(published, default=record.batch) + 1
-        self._asked_from = waiting
+        self._asked_from = waiting = self._first_wanted()
         if self.saver is not None:
             self.saver.take(record, answers, waiting)
         else:

@@ -22,6 +22,7 @@ from riprap.runtime.failures import as_riprap_error
 from riprap.runtime.kafka import explained
 from riprap.runtime.launch import Launch
 from riprap.runtime.site import Housing
+from riprap.runtime.stage import Pulse
 from riprap.state.ledger import Ledger
 
 
@@ -139,10 +140,9 @@ class Crew:
             with self._reporting(name):
                 self._step(name, member)
 
-    def pulse(self) -> dict[str, tuple[int, bool]]:
-        """Say of each element which batch it has completed, and whether it is busy."""
-        going = [(n, m.element) for n, m in list(self._members.items()) if not m.failed]
-        return {name: (element.batch, element.active and element.busy) for name, element in going}
+    def pulse(self) -> dict[str, Pulse]:
+        """Say of each element how it stands."""
+        return {name: m.element.pulse for name, m in list(self._members.items()) if not m.failed}
 
     def halt(self) -> None:
         """End all elements between two batches, and let go of their sinks."""

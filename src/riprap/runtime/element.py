@@ -10,10 +10,7 @@ from riprap.compiler import Plan
 from riprap.feeds.fetch_stop import FetchStop
 from riprap.feeds.pacing import arrival, rates_of
 from riprap.feeds.segments import SegmentLog
-from riprap.feeds.tables import Tables
 from riprap.graph import connectors
-from riprap.graph.graph import Graph
-from riprap.operators.lookup import Lookup
 from riprap.operators.sink import Sink
 from riprap.operators.source import Source
 from riprap.runtime.agent.handle import Saver
@@ -21,10 +18,12 @@ from riprap.runtime.agent.opening import saver_of
 from riprap.runtime.backlog import hand_over
 from riprap.runtime.batches import BatchRunner
 from riprap.runtime.checkpointing.go_back import come_back
+from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.file_publisher import FilePublisher
 from riprap.runtime.ingest import Ingest
 from riprap.runtime.inlets import Inlets
+from riprap.runtime.late_cuts import late_cuts_of
 from riprap.runtime.meter import Meter
 from riprap.runtime.offsets import END
 from riprap.runtime.outflow import Outflow
@@ -32,7 +31,7 @@ from riprap.runtime.resident.stage import ComputeAgain, ResidentStage
 from riprap.runtime.sinks import Publisher, make_publisher
 from riprap.runtime.site import Site
 from riprap.runtime.source_inflow import recorded
-from riprap.runtime.stage import Stage
+from riprap.runtime.stage import Pulse, Stage
 
 if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
@@ -67,11 +66,8 @@ class Element:
         # What is there at the start is too little for what comes by and by.
         fetched = [s for s in plan.graph.of_kind(Source) if isinstance(s.connector, connectors.Source)]
         self._watched = launch.options.interval is None and bool(plan.inlets or self._rates or fetched)
-        self._once = {
-            s.name: FetchStop(home / "sources" / s.name)
-            for s in fetched
-            if s.connector.PROMISE.word == "forgets"
-        }
+        forgetting = [s.name for s in fetched if s.connector.PROMISE.word == "forgets"]
+        self._once = {name: FetchStop(home / "sources" / name) for name in forgetting}
 
     def take_sinks(self) -> None:
         """Take hold of what the sinks write to, and refuse what is not to be written to; nothing there is changed."""
@@ -100,8 +96,8 @@ class Element:
         if not self.plan.replays:
             self._hand_over()
 
-    def _hand_over(self) -> None:
-        had, tell = self._handed.batch, self._launch.folder.event
+    def _hand_over(self, had: int = -1) -> None:
+        had, tell = max(had, self._handed.batch), self._launch.folder.event
         hand_over(self.plan.name, self._site, self.publishers, self._outlets, had=had, tell=tell)
 
     def pass_over(self) -> int:
@@ -126,7 +122,7 @@ class Element:
             self._site,
             self.publishers,
             self._outlets,
-            self._tables(),
+            launch.tables(self.plan),
             launch.folder,
             self._handed,
             self.meter,
@@ -147,13 +143,16 @@ class Element:
         """Bring back what is gone of an element that must not lose anything, and hand over what is on record."""
         if not self.plan.replays:
             return
+        had = -1
+        # What was asked for must not be undone by the next loss.
+        wished = bool(read_wishes(self._home))
         if self._launch.resume:
             recovery = self._launch.recovery(self.plan, self._site)
-            come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
+            had = come_back(recovery, self._has_had, self._outlets.values(), self._handed, compute_again)
             # Wishes come last: they are for the state of now.
             recovery.run()
-        self._hand_over()
-        self._be_saved()
+        self._hand_over(had)
+        self._be_saved(at_once=wished)
 
     def _conclude(self) -> None:
         """Let those who read from this element have all its results, which takes a last cut."""
@@ -163,16 +162,15 @@ class Element:
 
     def _has_had(self, name: str, batch: int) -> bool:
         """Say whether a sink, or who reads a stream, has had a batch for good."""
-        if name in self._outlets:
-            return self._outlets[name].has(batch)
-        publisher = self.publishers[name]
-        return publisher.has(batch) if isinstance(publisher, FilePublisher) else batch <= self._handed.batch
+        end = self._outlets.get(name) or self.publishers[name]
+        return end.has(batch) if isinstance(end, FilePublisher | Outflow) else batch <= self._handed.batch
 
-    def _be_saved(self) -> None:
+    def _be_saved(self, *, at_once: bool = False) -> None:
         """Have the protected operators saved from now on."""
         if self.plan.protected:
-            self._saver = saver_of(self.plan, self._site, self._home, self._launch)
+            self._saver = saver_of(self.plan, self._site, self._home, self._launch, at_once=at_once)
             self._runner.saver = self._saver
+            self._runner.late = late_cuts_of(self.plan, self._launch, {**self.publishers, **self._outlets})
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:
         if self._saver is not None:
@@ -206,16 +204,6 @@ class Element:
             tell=launch.folder.event,
             begin=self._begin,
             conclude=self._conclude,
-        )
-
-    def _tables(self) -> Tables:
-        """Open the tables of the element's lookups, as the user gave them: the plan has no more than tasks need."""
-        launch = self._launch
-        lookups = tuple(launch.graph[o.name] for o in self.plan.graph.of_kind(Lookup))
-        return Tables(
-            self._home / "tables",
-            Graph(self.plan.name, lookups),
-            lambda text: launch.folder.event("warning", element=self.plan.name, message=text),
         )
 
     @property
@@ -308,6 +296,12 @@ class Element:
         return self._stage is not None and not self.restoring and (self._stage.busy or self._runner.owes)
 
     @property
+    def pulse(self) -> Pulse:
+        """How it stands."""
+        again = 0 if self._stage is None else self._stage.again
+        return Pulse(self.batch, self.active and self.busy, self.restoring, again)
+
+    @property
     def restoring(self) -> bool:
         """Whether it is not yet where it was when it ended."""
         return self._stage is not None and self._stage.restoring and self.active
@@ -337,8 +331,8 @@ class Element:
 
     def close_sinks(self) -> None:
         """Let go of what the sinks hold."""
-        for publisher in self.publishers.values():
-            publisher.close()
+        for each in self.publishers.values():
+            each.close()
 
     def flush(self) -> None:
         """Make visible all that sinks have taken."""

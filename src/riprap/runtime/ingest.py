@@ -45,6 +45,7 @@ class Ingest:
     """The batches of an element that reads one of Spark's sources; Spark says when there is one."""
 
     restoring = False
+    again = 0
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from riprap.channels.tags import tag_columns, tag_fields
 from riprap.compiler import Plan
 from riprap.runtime.offsets import END, Offset, Piece, is_end
 from riprap.stage.arrival import ReadRows
+from riprap.state.ledger import MARK, least_mark, mark_of
 
 
 class Inlets:
@@ -85,7 +86,8 @@ class ChannelInflow:
         self._flush = flush
 
     def initial(self) -> Offset:
-        return dict.fromkeys(self._plan.roots) | ({END: 0} if self._flush else {})
+        marks = {MARK: dict.fromkeys(self._plan.marked, 0)} if self._plan.marked else {}
+        return dict.fromkeys(self._plan.roots) | marks | ({END: 0} if self._flush else {})
 
     def fix(self) -> None: ...
 
@@ -93,24 +95,38 @@ class ChannelInflow:
 
     def latest(self, start: Offset, rows: int) -> Offset:
         end, flush, over = dict(start), self._flush, self._flush
+        marks = {root: start[MARK].get(root, 0) for root in self._plan.marked}
+        everywhere = least_mark(marks)
         for root in self._plan.roots:
+            # At a mark one waits for the others to come to it; and no batch has tuples of before and after.
+            waits, upto = marks.get(root, 0) > everywhere, mark_at if root in marks else None
             frontiers = []
             for reader in self._inlets.of(root):
                 # In this order: what is there once a channel has all is all there will ever be.
                 whole = flush and has_all(reader)
-                further = reader.next(start[root], rows)
+                further = reader.next(start[root], rows, upto=upto)
                 over &= whole and further is None
                 # One that has ended holds up none that goes further: their last batches are after its own.
                 if not whole or further is not None:
                     frontiers.append(further)
-            if frontiers and all(f is not None for f in frontiers):
+            if frontiers and all(f is not None for f in frontiers) and not waits:
                 end[root] = min(f for f in frontiers if f is not None)
+                if root in marks:
+                    marks[root] = self._mark(root, end[root]) or marks[root]
+        if marks:
+            end[MARK] = marks
         if over and not start.get(END):
             root = self._plan.root
             if end.get(root) is not None:
                 end[root] += 1
             end[END] = 1
         return end
+
+    def _mark(self, root: str, frontier: int) -> int | None:
+        streams = [stream for stream, c in self._plan.inlets.items() if c.root == root and c.marks]
+        footers = (self._inlets.reader(stream).ending_at(frontier) for stream in streams)
+        # Those that have come so far have the same; one may have ended before.
+        return next((mark_at(footer) for footer in footers if footer is not None), None)
 
     def pieces(self, start: Offset, end: Offset, *, alone: bool = False) -> list[Piece]:
         frontiers = {root: (start[root], end[root]) for root in self._plan.roots}
@@ -120,6 +136,11 @@ class ChannelInflow:
 
     def commit(self, end: Offset) -> None:
         self._inlets.acknowledge(end)
+
+
+def mark_at(segment: Footer) -> int | None:
+    """Return the mark that a segment ends with, None if it ends with none."""
+    return mark_of(segment.sources)
 
 
 def holds_end(segment: Footer | None) -> bool:

@@ -10,9 +10,11 @@ from pyspark.sql import SparkSession
 from riprap.compiler import Plan, describe_state
 from riprap.errors import RunError
 from riprap.feeds.listed_feed import spool_rows
+from riprap.feeds.tables import Tables
 from riprap.graph.graph import Graph
 from riprap.graph.options import RunOptions
 from riprap.operators.channel import Outlet
+from riprap.operators.lookup import Lookup
 from riprap.operators.source import Source
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
@@ -89,6 +91,15 @@ class Launch:
             start=len(list(home.glob("setting-*.json"))),
             clock=self.options.clock,
             tell=self.folder.event,
+        )
+
+    def tables(self, plan: Plan) -> Tables:
+        """Open the tables of an element's lookups, as the user gave them: the plan has no more than tasks need."""
+        lookups = tuple(self.graph[o.name] for o in plan.graph.of_kind(Lookup))
+        return Tables(
+            self.home(plan) / "tables",
+            Graph(plan.name, lookups),
+            lambda text: self.folder.event("warning", element=plan.name, message=text),
         )
 
     def home(self, plan: Plan) -> Path:

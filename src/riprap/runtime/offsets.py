@@ -20,6 +20,7 @@ Offset = dict[str, Any]
 FRONTIER = "$frontier"
 # In the offset of finite input that is to be flushed: 1 once its end has been planned, which is a batch of its own.
 END = "$end"
+# Where cuts are made when a start says so, it has MARK of the ledger besides.
 # Below every frontier: nothing is complete.
 NOTHING_YET = -(2**63)
 

@@ -112,8 +112,8 @@ class ServicePublisher:
         self.published = batch
 
     def take_up(self, batch: int, outputs: Sequence[Output]) -> None:
-        # A batch that is not noted as handed over comes again.
-        self.published = self._on_record = batch
+        # A batch that is not noted as handed over comes again; one between those may have nothing any more.
+        self.published, self._on_record = batch, max(batch, self._on_record)
 
     def flush(self) -> None: ...
 

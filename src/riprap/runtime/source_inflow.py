@@ -23,6 +23,7 @@ from riprap.runtime.offsets import END, FRONTIER, Offset, Piece, is_end
 from riprap.runtime.positions import Positions
 from riprap.runtime.settings import Setting
 from riprap.stage.arrival import ReadRows
+from riprap.state.ledger import MARK
 
 
 def read_source(plan: Plan, name: str, start: int, end: int, segments: list[FeedSegment]) -> ReadRows:
@@ -56,6 +57,7 @@ class SourceInflow:
                     finite=options.interval is None,
                     batch_rows=options.most_rows,
                     tell=run.event,
+                    by_file=source.name in plan.marked,
                 )
             self._positions = {
                 s.name: Positions(s, self._feeds[s.name].log)
@@ -69,7 +71,8 @@ class SourceInflow:
 
     def initial(self) -> Offset:
         offset: Offset = dict.fromkeys(self._feeds, 0) | ({FRONTIER: None} if self._plan.aligned else {})
-        return offset | ({END: 0} if self._flush else {})
+        marks = {MARK: dict.fromkeys(self._plan.marked, 0)} if self._plan.marked else {}
+        return offset | marks | ({END: 0} if self._flush else {})
 
     def fix(self) -> None:
         for feed in self._feeds.values():
@@ -88,12 +91,23 @@ class SourceInflow:
                     "that were read are gone. Put back its files, and the run's folder as it was, from a copy; or "
                     "start a new run"
                 )
-        end = self._next_or_end(start, rows)
+        end = self._next_or_end({name: at for name, at in start.items() if name != MARK}, rows)
+        if self._plan.marked:
+            end[MARK] = self._marks(start, end)
         for name, positions in self._positions.items():
             positions.check(start[name], end[name])
         for feed in self._feeds.values():
             feed.log.sync()
         return end
+
+    def _marks(self, start: Offset, end: Offset) -> dict[str, int]:
+        """Return the newest mark of each source that has any: how many rows it has up to the end of a file."""
+        return {
+            name: end[name]
+            if end[name] > start[name] and self._feeds[name].ends_file(end[name])
+            else start[MARK].get(name, 0)
+            for name in self._plan.marked
+        }
 
     def _next_or_end(self, start: Offset, rows: int) -> Offset:
         reached = {name: end for name, end in start.items() if name != END}

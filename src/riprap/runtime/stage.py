@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Pulse(NamedTuple):
+    """How an element stands: the newest batch handed over, whether another is under way, whether what is gone is being
+    brought back, and how many batches have been computed again for that."""
+
+    batch: int
+    busy: bool
+    restoring: bool
+    again: int
 
 
 class Stage(Protocol):
@@ -19,6 +29,10 @@ class Stage(Protocol):
     @property
     def restoring(self) -> bool:
         """Whether what is gone is still being brought back."""
+
+    @property
+    def again(self) -> int:
+        """How many batches have been computed again so far."""
 
     @property
     def failure(self) -> BaseException | None:

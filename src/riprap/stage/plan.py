@@ -33,7 +33,7 @@ class ChannelPlan:
     """A stream on its way from one processing element to others that read it by one key.
 
     ``key`` is None where every reader takes all of it. ``root`` is what its frontiers count: batches of a processing
-    element, or the ordering numbers of the whole application.
+    element, or the ordering numbers of the whole application. ``marks`` is whether its segments have marks.
     """
 
     name: str
@@ -45,6 +45,7 @@ class ChannelPlan:
     writer: str
     readers: tuple[str, ...]
     root: str
+    marks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Plan:
     ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` names the consistent region it is of;
     ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it; then
     ``holds`` is whether nobody sees its results before that, because they may come out otherwise the second time.
+    ``marked`` names the sources, or roots, whose marks say when a cut is made; where it names none, time does.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Plan:
     region: str | None = None
     kept: bool = False
     holds: bool = False
+    marked: tuple[str, ...] = ()
 
     @property
     def keyed(self) -> bool:

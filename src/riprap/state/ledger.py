@@ -5,17 +5,22 @@ and synced before anything follows from it that outlives the host. One that is f
 ``<epoch>-<batch>.damaged``. Record -1 of an epoch is its beginning, so a missing record is always an error.
 
     {"format": "riprap-ledger/1", "epoch": 0, "batch": 12,
-     "sources": {"Source": [6000000, 6500000]},              offsets the batch covers
+     "sources": {"Source": [6000000, 6500000]},              offsets the batch covers, see below for marks
      "manifests": [{"buckets": [0, 4],                        buckets 0 to 3, as one task had them
                     "pages": {"Aggregator/0": ["..."]}}],     per operator and port, newest page first
      "outputs": {"Sink": [{"page": "...", "rows": 61234}]},   what each sink publishes, in order of bucket
      "frontier": 12,                                          how far the stream of everything is complete
      "time": 1731690000.0}                                    when it was written
+
+Where the start of a consistent region says when to make a cut, ``sources`` has an entry for its *marks*, as
+``"$mark": [{"Source": 6000000}, {"Source": 6500000}]``: for each source, or root of channels, the newest mark there is
+before the batch and with it. A mark is a number that rises; a source of files takes the rows up to the end of a file. A
+batch is marked where all have come to the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +41,9 @@ _ENTRIES = {
 _REMEDY = (
     "Put it back from a copy; or take the run up, which goes on from its checkpoints and says what is lost"
 )
+
+# In the offset of what is cut where a start says so: for each source, or root, the newest mark up to there.
+MARK = "$mark"
 
 PageNames = Mapping[str, tuple[str, ...]]
 
@@ -114,6 +122,11 @@ class BatchRecord:
         state = {p for m in self.manifests for pages in m.pages.values() for p in pages}
         return state | {p for outputs in self.outputs.values() for o in outputs for p in o.pages}
 
+    @property
+    def marked(self) -> bool:
+        """Whether a cut is to be made of the batch, because a start said so."""
+        return mark_of(self.sources) is not None
+
     def state_of(self, first_bucket: int, end_bucket: int) -> tuple[Manifest, ...]:
         """Return what is known of some buckets: the manifests that cover them, cut down to them.
 
@@ -126,6 +139,21 @@ class BatchRecord:
             for low, high in [manifest.buckets]
             if low < end_bucket and first_bucket < high
         )
+
+
+def mark_of(sources: Mapping[str, Sequence[Any]]) -> int | None:
+    """Return the mark at the end of what covers these offsets, a batch or a segment; None if there is none.
+
+    >>> mark_of({"Source": (0, 50), MARK: ({"Source": 0}, {"Source": 50})})
+    50
+    """
+    before, after = (least_mark(marks) for marks in sources.get(MARK, (None, None)))
+    return after if after > before else None
+
+
+def least_mark(marks: Mapping[str, int] | None) -> int:
+    """Return the newest mark that all have come to, 0 before the first."""
+    return min((marks or {}).values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)

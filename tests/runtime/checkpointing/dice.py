@@ -6,7 +6,7 @@ import random
 import sqlite3
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,12 +48,17 @@ class Noise(rr.CustomOperator):
 
 
 def dice(
-    out: Path, *, period: str = "100ms", stateless: bool = False, deterministic: bool = False
+    out: Path,
+    *,
+    period: str = "100ms",
+    durable: Literal["host", "power"] = "host",
+    stateless: bool = False,
+    deterministic: bool = False,
 ) -> rr.Application:
     """Roll for each of many tuples; two elements with keys of their own, and sinks, read what was rolled."""
     app = rr.Application("dice")
     rows = pa.table({"seq": pa.array(range(ROWS)), "k": [f"k{n % 7}" for n in range(ROWS)]})
-    read = app.source("read", rr.rows(rows), protect=rr.consistent(period=period))
+    read = app.source("read", rr.rows(rows), protect=rr.consistent(period=period, durable=durable))
     if stateless:
         rolls = app.custom(
             "rolls",

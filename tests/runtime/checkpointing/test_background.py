@@ -88,6 +88,25 @@ def test_counts_survive_when_pages_that_wait_are_put_together(tmp_path: Path) ->
     assert came.counts.tolist() == [66 * 5] * 3
 
 
+def test_what_one_task_leaves_for_two_is_put_together_for_each(tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path)
+    fleet.tasks = 2
+    (plan,) = fleet.plans()
+    fleet.start(plan)
+    host, fleet.tasks = fleet.hosts[plan.name], 1
+    for number in range(66):
+        fleet.run({"calls_in": pa.table({"k": [f"k{number}"] * 2, "v": [number] * 2})})
+    known = host.checkpointer._operators["sums"]
+    assert {w.buckets for w in known.waiting} == {(0, 1), (1, 2)}
+    # Those of either range are too many.
+    host.checkpointer._make_room(known)
+    host.checkpointer._make_room(known)
+    assert len(known.waiting) == 2 * (66 - 31)
+
+    host.save("sums")
+    assert fleet.versions("sums").manifest(1).tuples == 66 * 2
+
+
 def test_a_full_disk_does_not_end_the_thread(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path, every="50ms")
     (plan,) = fleet.plans()

@@ -14,6 +14,7 @@ from tests.runtime.supervision.test_looking import supervisor_of
 import riprap as rr
 from riprap.compiler import Layout, compile_graph
 from riprap.runtime.folder import RunFolder
+from riprap.runtime.stage import Pulse
 from riprap.runtime.supervision.controllers import RegionControllers
 from riprap.runtime.supervision.decisions import StruckRegion
 from riprap.runtime.supervision.failures import HaltRegion, ProcessDied, QueryFailed
@@ -95,6 +96,25 @@ def test_a_process_that_dies_before_anything_ran_strikes_no_region_of_a_new_run(
     assert scene.regions.struck(dead, new) == ()
     resumed = RegionControllers(scene.layout, scene.folder, resume=True)
     assert [s.region for s in resumed.struck(dead, new)] == ["r"]
+
+
+def test_who_computes_again_has_its_time_from_each_batch_on(scene: Scene) -> None:
+    scene.regions.begin_attempts(failed("element0"), scene.elements)
+    element = scene.elements["element0"]
+    element.start()
+    element.phase = "running"
+    scene.clock.now = element.began + 59.0
+    assert scene.regions.look(scene.elements, 1.0) == []
+    told = element.began
+    element.beat(Pulse(5, False, True, 0))
+    assert element.began == told
+    element.beat(Pulse(5, False, True, 3))
+    assert element.began > told
+    scene.clock.now = element.began + 60.0
+    assert scene.regions.look(scene.elements, 1.0) == []
+    scene.clock.now = element.began + 60.5
+    (late,) = scene.regions.look(scene.elements, 1.0)
+    assert (late.element, late.seconds) == ("element0", 60.5)
 
 
 def test_a_reset_is_told_from_its_beginning_to_its_end(scene: Scene) -> None:

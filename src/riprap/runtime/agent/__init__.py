@@ -3,8 +3,8 @@
     driver -> agent                                               agent -> driver
     open   protection, folder, record, statuses                   opened   place
     batch  place, record, fresh, entered, waiting                 refused  place, error, message
-    close  place, save                                            standing place, statuses, oldest, cut
-                                                                  closed   place
+    waiting place, waiting                                        standing place, statuses, oldest, cut
+    close  place, save                                            closed   place
 
 A line of JSON each, over a pipe each way. A place is an element's folder; ``open`` has the format's version, and
 ``record`` is as the ledger has it. Of a record that is there the agent alone decides when it goes, and its pages with
@@ -15,4 +15,4 @@ While an agent has an element, it holds a lock, ``elements/<name>/saver.lock``: 
 it, so that what it restores is what there is.
 """
 
-FORMAT = "riprap-agent/2"
+FORMAT = "riprap-agent/3"

@@ -52,6 +52,8 @@ class Agent:
                         message["entered"],
                         message["waiting"],
                     )
+                case {"say": "waiting", "place": place, "waiting": waiting} if place in self._elements:
+                    self._elements[place].wait_from(waiting)
                 case {"say": "close", "place": place, "save": save}:
                     if place in self._elements:
                         self._elements.pop(place).close(save=save)

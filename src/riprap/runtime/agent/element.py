@@ -11,6 +11,7 @@ from pathlib import Path
 
 from riprap.runtime.agent.lock import hold
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
+from riprap.runtime.checkpointing.cut_log import CutLog
 from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.checkpointing.schedule import FreshPage, Status
 from riprap.runtime.folder import RunFolder
@@ -44,6 +45,7 @@ class KeptElement:
                 turn=turn,
                 before=statuses,
                 changed=self._say,
+                cuts=CutLog(folder, protection.region) if protection.region is not None else None,
             )
         except BaseException:
             os.close(self._lock)
@@ -62,6 +64,10 @@ class KeptElement:
             again=self._checkpointer.oldest_batch,
             holding=self._checkpointer.holding,
         )
+
+    def wait_from(self, waiting: int) -> None:
+        """Take note of the first batch that a sink may still ask for, though there is no new one."""
+        self._checkpointer.wait_from(waiting)
 
     def close(self, *, save: bool) -> None:
         """End; a checkpoint under way is finished first. With ``save``, everything is saved as it is now."""

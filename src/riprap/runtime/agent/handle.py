@@ -209,6 +209,7 @@ class Saver:
         self._record = record
         self._statuses: Mapping[str, Mapping[str, Any]] = {}
         self._oldest: int | None = None
+        self._waiting = 0
         # The newest batch as of which all is saved.
         self.cut = -1
         # While there is no agent.
@@ -234,6 +235,7 @@ class Saver:
         with self._agent._changing:
             if self._record is None or record.batch > self._record.batch:
                 self._record = record
+            self._waiting = waiting
             if not self._agent.alive:
                 # The next agent begins with the whole state of this record.
                 again = self.oldest if self._protection.replays else None
@@ -248,6 +250,13 @@ class Saver:
                 waiting=waiting,
                 **what_came(self._protection, answers),
             )
+
+    def wait_from(self, waiting: int) -> None:
+        """Tell of the first batch that a sink may still ask for, though there is no new one."""
+        with self._agent._changing:
+            self._waiting = waiting
+            if self._agent.alive:
+                self._agent.send("waiting", place=self.place, waiting=waiting)
 
     def statuses(self, now: float, batch: int | None = None) -> dict[str, dict[str, Any]]:
         """Say for each operator how its checkpoints stand, and for how long what came in has not been saved.
@@ -285,6 +294,8 @@ class Saver:
             record=self._record.to_json() if self._record is not None else None,
             statuses=self._statuses,
         )
+        if self._waiting:
+            self._agent.send("waiting", place=self.place, waiting=self._waiting)
         if self._closing is not None:
             self._agent.send("close", place=self.place, save=self._closing)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riprap.compiler import Plan, describe_state
-from riprap.graph.regions import regions_of
 from riprap.runtime.agent.handle import Saver, hire
 from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.site import Site
@@ -15,17 +14,10 @@ if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
 
 
-def saver_of(plan: Plan, site: Site, home: Path, launch: Launch) -> Saver:
-    """Return what saves an element from its newest record on."""
-    region = next((r for r in regions_of(launch.graph) if r.name == plan.region), None)
-    protection = ElementProtection.of(
-        plan,
-        site,
-        launch.durable,
-        describe_state(launch.graph),
-        home=home,
-        patience=region.terms.drain_timeout if region is not None else None,
-    )
+def saver_of(plan: Plan, site: Site, home: Path, launch: Launch, *, at_once: bool) -> Saver:
+    """Return what saves an element from its newest record on, and that ``at_once``, whatever a region's start says."""
+    layouts = describe_state(launch.graph)
+    protection = ElementProtection.of(plan, site, launch.durable, layouts, home=home, at_once=at_once)
     batches = site.ledger.batches()
     newest = site.ledger.get(batches[-1]) if batches else None
     return hire().open(protection, launch.folder.path, newest, launch.folder.event)

@@ -6,6 +6,9 @@
 Where what came in since is kept and computed again, all operators are saved as of one batch, a *cut*. It is complete
 once sinks and channels have all up to that batch for good; before that no other is begun, and the one before it stays.
 
+Where the start of a region says when to make a cut, that batch is *marked*: the newest of those is saved, and no other,
+while what came after it waits.
+
 A batch never waits for the store. Pages wait in host memory until they are saved; once they take too much of it,
 because the store is away or the time is long, they are let go, and the next checkpoint is of the whole state.
 """
@@ -15,26 +18,34 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from riprap.adapters.retrying import Tell
-from riprap.errors import CorruptValueError, FormatError, MissingPageError
+from riprap.errors import CorruptValueError, MissingPageError
+from riprap.runtime.checkpointing.cut_log import CutLog, CutWatch
+from riprap.runtime.checkpointing.merging import merge_oldest
 from riprap.runtime.checkpointing.protection import ElementProtection, Protected
-from riprap.runtime.checkpointing.schedule import FreshPage, PendingOperator, Schedule, Status, Taken, Waiting
-from riprap.runtime.checkpointing.values import page_of, values_for
-from riprap.state.checkpoints.groups import put_together
+from riprap.runtime.checkpointing.schedule import (
+    FreshPage,
+    PendingOperator,
+    Schedule,
+    Status,
+    Taken,
+    batch_to_save,
+    cuts_of,
+)
+from riprap.runtime.checkpointing.values import manifest_of, values_for
 from riprap.state.checkpoints.increments import load_compiled
-from riprap.state.checkpoints.index import Came, Index
-from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.ledger import BatchRecord
 
 # How often a thread that waits for its time looks whether it is to end.
 _LOOK_SECONDS = 0.5
-# Pages that wait are put together once there are so many of a slot, and let go at such a share of the page limit.
-_MANY_WAIT = 64
+# What could not be saved where it was marked is tried again after so long.
+_AGAIN_SECONDS = 1.0
+_NEVER = float("inf")
+# Pages that wait are let go at such a share of the page limit.
 _SHARE = 8
 
 
@@ -51,9 +62,11 @@ class Checkpointer:
         turn: threading.Lock,
         before: Mapping[str, Status] | None = None,
         changed: Callable[[], None] = lambda: None,
+        cuts: CutLog | None = None,
     ) -> None:
         """``newest`` is the last record, whose state nobody has saved; ``before`` is how things stood when another
-        process saved this element. ``changed`` is called when they stand otherwise."""
+        process saved this element. ``changed`` is called when they stand otherwise. ``cuts`` numbers those that are
+        complete, where the element is in a region."""
         self._protection = protection
         self._site = protection.site
         self._clock = clock
@@ -63,10 +76,10 @@ class Checkpointer:
         self._oldest = -1
         # The batch of the newest cut, that of the newest made here, and the first that a sink may still ask for.
         self._cut, self.cut, self._asked_from = -1, -1, 0
-        self._cut_since: float | None = None
-        self._idle = 0.0
+        self._watch = CutWatch(protection.element, cuts, clock, self._say)
+        self._idle = self._not_before = 0.0
         self._lock = threading.Lock()
-        self._ending = threading.Event()
+        self._ending, self._woken = threading.Event(), threading.Event()
         self._store = protection.durable.open(protection.element)
         self._thread: threading.Thread | None = None
         now = clock()
@@ -76,13 +89,18 @@ class Checkpointer:
         }
         if protection.replays:
             # Nobody knows yet whether the newest cut is complete.
-            self._cut = max(map(_newest_batch, self._operators.values()), default=-1)
+            self._cut = max((t.newest_version for t in self._operators.values()), default=-1)
             self._groups = {protection.element: tuple(self._operators.values())}
+            # From a cut, or from the beginning.
+            comes_back = cuts_of(self._operators.values()) or -1 in self._site.ledger.batches()
+            if protection.marks and (protection.at_once or not comes_back):
+                for tracked in self._operators.values():
+                    tracked.aim()
         else:
             self._groups = {name: (tracked,) for name, tracked in self._operators.items()}
         # What was taken up is saved at once: until then an older version would come back, whatever was asked for.
         self._schedule = Schedule(
-            {name: min(t.protected.every for t in group) for name, group in self._groups.items()},
+            {name: min(t.protected.every or _NEVER for t in group) for name, group in self._groups.items()},
             now,
             at_once={n for n, group in self._groups.items() if any(t.whole is not None for t in group)},
         )
@@ -91,10 +109,13 @@ class Checkpointer:
         self, operator: Protected, newest: BatchRecord | None, before: Status, now: float
     ) -> PendingOperator:
         versions = self._protection.durable.versions(self._store, operator.name)
-        tracked = PendingOperator(operator, versions, since=now, until=now, status=before)
+        marks = self._protection.marks
+        tracked = PendingOperator(operator, versions, marks=marks, since=now, until=now, status=before)
         if newest is not None and newest.batch >= 0:
             # What came in before is in the state, and nobody can tell it apart any more.
             tracked.whole = tracked.newest = newest
+            if newest.marked or not marks:
+                tracked.aim()
         return tracked
 
     def start(self) -> None:
@@ -107,12 +128,16 @@ class Checkpointer:
     def stop(self, *, save: bool = False) -> None:
         """End; a checkpoint under way is finished first. With ``save``, everything is saved as it is now."""
         self._ending.set()
+        self._woken.set()
         if self._thread is not None:
             self._thread.join()
         if save:
             for group in self._groups.values():
                 with self._turn:
+                    for tracked in group:
+                        tracked.aim()  # as things are now, marked or not
                     self._save(group)
+        self._watch.look(self._asked_from)
         self._store.close()
 
     def note(
@@ -122,22 +147,18 @@ class Checkpointer:
         operator had. One that is known already, because it was handed over twice, tells nothing new. ``waiting`` is
         the first batch that a sink may still ask for."""
         with self._lock:
-            self._asked_from = waiting
             for tracked in self._operators.values():
                 if record.batch <= tracked.batch:
                     continue
-                tracked.entered += entered.get(tracked.name, 0)
-                tracked.waiting += [
-                    Waiting(each.slot, span, each.page, tracked.until, record.time)
-                    for each in fresh
-                    if each.slot in tracked.protected.slots
-                    for span in self._protection.spans
-                    # One task may have computed all buckets.
-                    if each.buckets[0] <= span[0] and span[1] <= each.buckets[1]
-                ]
-                tracked.until, tracked.newest = record.time, record
-                if tracked.whole is not None:
-                    tracked.whole, tracked.waiting = record, []
+                tracked.note(record, fresh, self._protection.spans, entered.get(tracked.name, 0))
+        self.wait_from(waiting)
+
+    def wait_from(self, waiting: int) -> None:
+        """Take note of the first batch that a sink may still ask for: a cut may be complete now."""
+        with self._lock:
+            self._asked_from = waiting
+        if self._protection.marks and self._next()[0] < _NEVER:
+            self._woken.set()
 
     def holding(self) -> set[str]:
         """Name the pages that are still to be saved."""
@@ -157,10 +178,12 @@ class Checkpointer:
         load_compiled()
         self._idle = time.thread_time()
         while not self._ending.is_set():
-            due, name = self._schedule.next()
+            due, name = self._next()
             wait = due - self._clock()
             if wait > 0:
-                self._ending.wait(min(wait, _LOOK_SECONDS))
+                self._woken.wait(min(wait, _LOOK_SECONDS))
+                self._woken.clear()
+                self._watch.look(self._asked_from)
                 for each in self._operators.values():
                     self._make_room(each)
                 continue
@@ -168,7 +191,7 @@ class Checkpointer:
             # Of all elements in this process one at a time.
             with self._turn:
                 self._save(group)
-            missed = self._schedule.done(name, self._clock())
+            missed = 0 if self._protection.marks else self._schedule.done(name, self._clock())
             for tracked in group if missed else ():
                 with self._lock:
                     tracked.status = replace(tracked.status, missed=tracked.status.missed + missed)
@@ -177,13 +200,12 @@ class Checkpointer:
 
     def _save(self, group: Sequence[PendingOperator]) -> None:
         """Save operators as of one batch, one after the other."""
+        self._watch.look(self._asked_from)
+        began = time.perf_counter()
         with self._lock:
-            batch = group[0].batch
-            incomplete = self._protection.replays and self._cut >= self._asked_from
-            if batch < 0 or incomplete:
-                self._wait_for_sinks()
-                return
-            taken = [(tracked, tracked.take()) for tracked in group if tracked.saved_batch != batch]
+            batch = self._due_batch(group)
+            taken = [(t, t.take()) for t in group if t.saved_batch != batch] if batch >= 0 else []
+        frozen = time.perf_counter()
         for number, (tracked, part) in enumerate(taken):
             try:
                 self._save_one(tracked, part)
@@ -192,38 +214,38 @@ class Checkpointer:
                 self._failed(tracked, error, [other for other, _ in taken[number + 1 :]])
                 return
         if taken:
-            self._cut, self.cut, self._cut_since = batch, batch, self._clock()
+            self._cut, self.cut = batch, batch
+            self._watch.made(
+                batch=batch,
+                time=taken[0][1].until,
+                size=sum(tracked.status.size for tracked in group),
+                written=sum(tracked.status.written for tracked, _ in taken),
+                freeze=frozen - began,
+                persist=time.perf_counter() - frozen,
+            )
             self._collect(group)
 
-    def _wait_for_sinks(self) -> None:
-        """Tell, once a cut, if sinks or channels do not come to have what it takes to be complete."""
-        patience, element = self._protection.patience, self._protection.element
-        if patience is None or self._cut_since is None or self._clock() - self._cut_since <= patience:
-            return
-        self._cut_since = None
-        what = f"the cut of '{element}' after batch {self._cut} is not complete after {patience:g} s: a sink, or who"
-        message = f"{what} reads from it, has not had all up to it. No other is made, and input is kept"
-        self._say("cut late", element=element, batch=self._cut, message=message)
+    def _next(self) -> tuple[float, str]:
+        """Return who is saved next, and when."""
+        if not self._protection.marks:
+            return self._schedule.next()
+        element = self._protection.element
+        with self._lock:
+            ready = self._due_batch(self._groups[element]) >= 0
+        return self._not_before if ready else _NEVER, element
+
+    def _due_batch(self, group: Sequence[PendingOperator]) -> int:
+        """Return the batch as of which operators are to be saved, -1 if there is none, or they must wait."""
+        if self._protection.replays and self._cut >= self._asked_from:
+            return -1
+        return batch_to_save(group)
 
     def _save_one(self, tracked: PendingOperator, taken: Taken) -> None:
         began = self._clock()
         if tracked.next is None:
             tracked.next = max(tracked.versions.numbers(), default=0) + 1
         slots, values = values_for(self._protection, tracked, taken)
-        seconds = taken.until - taken.since
-        manifest = CheckpointManifest(
-            operator=tracked.name,
-            layout=tracked.protected.layout,
-            version=tracked.next,
-            time=taken.until,
-            batch=taken.batch,
-            buckets=self._protection.buckets,
-            rate=taken.entered / seconds if seconds > 0 else 0.0,
-            slots={
-                slot: tuple(k.saved for (name, _), state in slots.items() if name == slot for k in state.kept)
-                for slot in tracked.protected.slots
-            },
-        )
+        manifest = manifest_of(self._protection, tracked, taken, slots, tracked.next)
         written = tracked.versions.put(values) + tracked.versions.commit(manifest)
         with self._lock:
             gone = {id(w) for w in taken.waiting}
@@ -276,14 +298,15 @@ class Checkpointer:
 
         ``others`` were to be saved after it, and have not been.
         """
+        self._not_before = self._clock() + _AGAIN_SECONDS
         with self._lock:
             for other in others:
                 if other.saving is not None:
-                    self._start_over(other)
+                    other.start_over()
             tracked.status = replace(tracked.status, failed=tracked.status.failed + 1)
             start_over = isinstance(error, CorruptValueError | MissingPageError) or tracked.saving is not None
             if start_over or self._piled(tracked):
-                self._start_over(tracked)
+                tracked.start_over()
         self._say("checkpoint failed", operator=tracked.name, error=type(error).__name__, message=str(error))
 
     def _say(self, kind: str, **details: Any) -> None:
@@ -295,56 +318,15 @@ class Checkpointer:
         piled = sum(self._site.page_size(w.page) for w in tracked.waiting)
         return piled > self._site.pages.limit // _SHARE
 
-    def _start_over(self, tracked: PendingOperator) -> None:
-        tracked.waiting, tracked.slots, tracked.saving = [], {}, None
-        tracked.whole = tracked.newest
-
     def _make_room(self, tracked: PendingOperator) -> None:
         """See to it that pages that wait do not become too many, nor too large: an operator may be due once an hour."""
         try:
             with self._lock:
                 if self._piled(tracked):
-                    self._start_over(tracked)
-            self._put_together(tracked)
+                    tracked.start_over()
+            merge_oldest(self._protection, tracked, self._lock)
         except Exception as error:
             # They wait one by one, and nothing is lost by it.
             if str(error) != tracked.trouble:
                 tracked.trouble = str(error)
                 self._say("warning", what=f"checkpoints of '{tracked.name}'", message=str(error))
-
-    def _put_together(self, tracked: PendingOperator) -> None:
-        """Make one page of the oldest that wait, where there are many."""
-        with self._lock:
-            counts = Counter((w.slot, w.buckets) for w in tracked.waiting)
-            place, many = counts.most_common(1)[0] if counts else (("", (0, 0)), 0)
-            if many <= _MANY_WAIT:
-                return
-            old = [w for w in tracked.waiting if (w.slot, w.buckets) == place][: _MANY_WAIT // 2]
-            # Named before it is there: whoever collects pages meanwhile leaves it alone.
-            tracked.making = name = f"{old[-1].page}-and-before"
-        try:
-            pages = [page_of(self._protection, w) for w in reversed(old)]
-            came = [w.came or Came.of(Index.of(p)) for w, p in zip(reversed(old), pages, strict=True)]
-            self._site.pages.write(name, put_together(pages))
-            merged = replace(old[-1], page=name, since=old[0].since, came=Came.over(came))
-            self._take_for(tracked, old, merged)
-        finally:
-            tracked.making = None
-
-    def _take_for(self, tracked: PendingOperator, old: Sequence[Waiting], merged: Waiting) -> None:
-        gone = set(map(id, old))
-        with self._lock:
-            first = next((n for n, w in enumerate(tracked.waiting) if id(w) in gone), None)
-            if first is not None:
-                # They may have been let go meanwhile.
-                tracked.waiting[first] = merged
-                tracked.waiting = [w for w in tracked.waiting if id(w) not in gone]
-
-
-def _newest_batch(tracked: PendingOperator) -> int:
-    """Return the batch of an operator's newest version, -1 if there is none."""
-    numbers = tracked.versions.numbers()
-    try:
-        return tracked.versions.manifest(numbers[0]).batch if numbers else -1
-    except (CorruptValueError, FormatError):
-        return tracked.batch

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from riprap.runtime.checkpointing.chosen_cut import forget_choice
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.checkpointing.roll_forward import RollForward
 from riprap.runtime.crash import reach
@@ -35,6 +36,15 @@ class GoBack(RollForward):
         super().__init__(recovery, had)
         self._outlets = tuple(outlets)
         self._handed = handed
+
+    def _chosen(self) -> int | None:
+        chosen = super()._chosen()
+        if chosen is not None:
+            forget_choice(self._recovery.home)
+            message = f"'{self._element}' goes on from where it is, and not from its cut after batch {chosen}: what it "
+            message += "has put out since may come out otherwise, and readers have seen it"
+            self._recovery.tell("warning", element=self._element, message=message)
+        return None
 
     def _usable(self, batches: Sequence[int]) -> list[int]:
         seen = max(outflow.released for outflow in self._outlets)
@@ -67,7 +77,10 @@ def come_back(
     outlets: Iterable[Outflow],
     handed: Delivery,
     compute: Callable[[BatchRecord], Sequence[Answer]],
-) -> None:
-    """Bring an element that must not lose anything to where it was, or back to what readers have seen of it."""
+) -> int:
+    """Bring an element that must not lose anything to where it was, or back to what readers have seen of it.
+
+    Return up to which batch whose results are gone sinks have had them, -1 if that is not known.
+    """
     holds = recovery.plan.holds
-    (GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)).run(compute)
+    return (GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)).run(compute)

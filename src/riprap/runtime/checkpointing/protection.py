@@ -22,7 +22,7 @@ class Protected:
     is objects of the user's; ``slides`` are the operator's own."""
 
     name: str
-    every: float
+    every: float | None
     keep: int
     group: int | None
     layout: str
@@ -36,8 +36,9 @@ class ElementProtection:
     """The protected operators of an element, where its state is, and where it is saved.
 
     ``spans`` are the buckets of each task. ``replays`` is whether what came in since the last checkpoint is kept
-    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*. It is
-    told of one that is not complete after ``patience`` seconds.
+    upstream, to be computed again after a loss: then all operators are saved as of one batch, which is a *cut*, and
+    those of a ``region`` are numbered. With ``marks`` only batches that are marked are saved, but for the first if
+    ``at_once``: what an operator had before is not to come back.
     """
 
     element: str
@@ -47,7 +48,9 @@ class ElementProtection:
     buckets: int
     spans: tuple[Range, ...]
     replays: bool
-    patience: float | None
+    region: str | None
+    marks: bool
+    at_once: bool
     operators: tuple[Protected, ...]
 
     @classmethod
@@ -59,7 +62,7 @@ class ElementProtection:
         layouts: Mapping[str, str],
         *,
         home: Path,
-        patience: float | None = None,
+        at_once: bool = False,
     ) -> ElementProtection:
         """Take from a plan what its agent has to know."""
         operators = [(plan.graph[name], saving) for name, saving in plan.protected.items()]
@@ -71,7 +74,9 @@ class ElementProtection:
             buckets=plan.buckets,
             spans=tuple(plan.span(task) for task in range(plan.tasks)),
             replays=plan.replays,
-            patience=patience,
+            region=plan.region,
+            marks=bool(plan.marked),
+            at_once=at_once,
             operators=tuple(
                 Protected(
                     name=operator.name,
@@ -102,7 +107,9 @@ class ElementProtection:
             buckets=data["buckets"],
             spans=tuple((low, high) for low, high in data["spans"]),
             replays=data["replays"],
-            patience=data["patience"],
+            region=data["region"],
+            marks=data["marks"],
+            at_once=data["at_once"],
             operators=tuple(
                 Protected(**{**o, "slots": tuple(o["slots"]), "slides": tuple(o["slides"])})
                 for o in data["operators"]

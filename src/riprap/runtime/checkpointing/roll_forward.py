@@ -6,7 +6,7 @@
 
 A batch computed again has the number it had, and so the tags; its results are those that it had, which their digests
 confirm. So nothing is rolled back: who had them goes on, and who had not gets them now. Where memory is as it was,
-there is nothing to do; who dies on the way begins where it was.
+there is nothing to do; who dies on the way begins where it was. Somebody may have chosen an older cut to begin with.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from riprap.errors import RunError
+from riprap.runtime.checkpointing.chosen_cut import chosen_cut, forget_choice
 from riprap.runtime.checkpointing.recovery import FRESH, Recovery, read_wishes, state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.task import Answer
@@ -32,23 +33,30 @@ class RollForward:
         self._had = had
         self._element = recovery.plan.name
 
-    def run(self, compute: Callable[[BatchRecord], Sequence[Answer]]) -> None:
-        """Bring back what is gone; ``compute`` takes a batch again, from the record before it."""
+    def run(self, compute: Callable[[BatchRecord], Sequence[Answer]]) -> int:
+        """Bring back what is gone; ``compute`` takes a batch again, from the record before it.
+
+        Return up to which batch whose results are gone sinks have had them, -1 if that is not known.
+        """
         recovery = self._recovery
         batches = recovery.site.ledger.batches()
         if not batches:
-            return
+            return -1
         records = {batch: recovery.site.ledger.get(batch) for batch in batches}
         newest = records[batches[-1]]
         with self._opened() as store:
             cuts = self._cuts(store) if store is not None else {}
             wanting = self._first_wanting(records, cuts)
-            usable = self._usable(batches)
+            usable, chosen = self._usable(batches), self._chosen()
             intact = [batch for batch in usable if self._is_intact(records[batch])]
-            if newest.batch in intact and newest.batch < wanting:
-                return
+            if chosen is None and newest.batch in intact and newest.batch < wanting:
+                return -1
             began = recovery.clock()
-            base = self._base(records, intact, cuts, [b for b in usable if b < wanting], store)
+            if chosen is not None:
+                base = self._base(records, [], cuts, [b for b in usable if b == chosen], store)
+                self._check_chosen(chosen, base)
+            else:
+                base = self._base(records, intact, cuts, [b for b in usable if b < wanting], store)
             if base is None and not recovery.plan.holds:
                 # If results are gone that nothing can make again, at least the state need not be.
                 base = self._base(records, intact, cuts, usable, store)
@@ -63,10 +71,13 @@ class RollForward:
                 )
             recovery.tell("state lost", operator=self._element, message=what)
             recovery.replace(newest, {}, gone=True)
-            return
+            return -1
         self._go_on(records, base, compute)
+        forget_choice(recovery.home)
         seconds = recovery.clock() - began
         recovery.tell("state restored", element=self._element, seconds=seconds, host_lost=True)
+        # What was noted of that may have gone with the power.
+        return min(base, wanting - 1)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Store | None]:
@@ -77,6 +88,18 @@ class RollForward:
         # Only to read: a store that is not there, because nothing is mounted, must not be taken for an empty one.
         with contextlib.closing(self._recovery.durable.open(self._element, readonly=True)) as store:
             yield store
+
+    def _chosen(self) -> int | None:
+        """Return the batch of the cut that somebody has chosen to go on from, None if nobody has."""
+        return chosen_cut(self._recovery.home)
+
+    def _check_chosen(self, chosen: int, base: int | None) -> None:
+        if base is None:
+            raise RunError(
+                f"the cut of '{self._element}' after batch {chosen}, which was chosen, cannot be used: it is not in "
+                f"{self._recovery.durable.url}, or what came after it is not kept any more. Choose another with "
+                "'riprap reset RUN REGION --cut N', or none with '--cut newest'"
+            )
 
     def _usable(self, batches: Sequence[int]) -> list[int]:
         """Return the batches on record after which none is missing, the newest first."""

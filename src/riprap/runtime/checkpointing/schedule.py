@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from riprap.errors import CorruptValueError, FormatError
 from riprap.runtime.checkpointing.protection import Protected, Range
 from riprap.state.checkpoints.increments import SlotState
 from riprap.state.checkpoints.index import Came
@@ -31,6 +33,7 @@ class Waiting:
     page: str
     since: float
     until: float
+    batch: int
     came: Came | None = None
 
 
@@ -65,16 +68,28 @@ class Taken:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The batch as of which an operator is saved next, and how things stood then."""
+
+    record: BatchRecord
+    entered: int
+    until: float
+
+
 @dataclass(slots=True)
 class PendingOperator:
     """What is known of a protected operator: pages that wait, and the durable state they come on top of.
 
     ``whole`` is the record whose whole state is to be saved next, because the one before cannot be added to;
-    ``saving`` is such a record while it is being saved. ``newest`` is the last one there is.
+    ``saving`` is such a record while it is being saved. ``newest`` is the last one there is. It is saved ``as_of`` that
+    one; with ``marks`` as of the newest that is marked, while what comes after it waits (as of none, if it was let go).
     """
 
     protected: Protected
     versions: Versions
+    marks: bool = False
+    as_of: AsOf | None = None
     waiting: list[Waiting] = field(default_factory=list)
     slots: dict[tuple[str, Range], SlotState] = field(default_factory=dict)
     whole: BatchRecord | None = None
@@ -97,10 +112,89 @@ class PendingOperator:
     def batch(self) -> int:
         return self.newest.batch if self.newest is not None else -1
 
+    @property
+    def newest_version(self) -> int:
+        """The batch of its newest version, -1 if there is none."""
+        numbers = self.versions.numbers()
+        try:
+            return self.versions.manifest(numbers[0]).batch if numbers else -1
+        except (CorruptValueError, FormatError):
+            return self.batch
+
+    def note(
+        self, record: BatchRecord, fresh: Sequence[FreshPage], spans: Sequence[Range], entered: int
+    ) -> None:
+        """Take note of a batch, of the pages that came in with it, and of how many tuples it had."""
+        self.entered += entered
+        self.waiting += [
+            Waiting(each.slot, span, each.page, self.until, record.time, record.batch)
+            for each in fresh
+            if each.slot in self.protected.slots
+            for span in spans
+            # One task may have computed all buckets.
+            if each.buckets[0] <= span[0] and span[1] <= each.buckets[1]
+        ]
+        self.until, self.newest = record.time, record
+        if record.marked or not self.marks:
+            self.aim()
+        elif self.as_of is None and self.whole is not None:
+            self.whole, self.waiting = record, []
+
+    def aim(self) -> None:
+        """Let it be saved as of the newest batch, if there is any."""
+        if self.newest is None:
+            return
+        self.as_of = AsOf(self.newest, self.entered, self.until)
+        if self.whole is not None:
+            self.whole, self.waiting = self.newest, []
+
     def take(self) -> Taken:
-        """Take what is to be saved; what comes in from now on is for the next time."""
+        """Take what is to be saved; what came in after that is for the next time."""
+        assert self.as_of is not None
+        batch = self.as_of.record.batch
         whole, self.saving, self.whole = self.whole, self.whole, None
-        return Taken(list(self.waiting), whole, self.batch, self.entered, self.since, self.until)
+        waiting = [w for w in self.waiting if w.batch <= batch]
+        return Taken(waiting, whole, batch, self.as_of.entered, self.since, self.as_of.until)
+
+    def start_over(self) -> None:
+        """Let pages that wait go: what is saved next is the whole state."""
+        self.waiting, self.slots, self.saving = [], {}, None
+        self.whole = self.newest
+        if self.as_of is not None and self.as_of.record is not self.newest:
+            # Its pages may be gone, and what came in since is not to be in it.
+            self.as_of = None
+
+    def put_together(self, old: Sequence[Waiting], merged: Waiting) -> None:
+        """Let one page wait for several."""
+        gone = set(map(id, old))
+        first = next((n for n, w in enumerate(self.waiting) if id(w) in gone), None)
+        if first is not None:
+            # They may have been let go meanwhile.
+            self.waiting[first] = merged
+            self.waiting = [w for w in self.waiting if id(w) not in gone]
+
+    def mergeable(self, many: int) -> list[Waiting]:
+        """Return the oldest half of what waits of a slot and range of buckets, where that is more than so many."""
+        upto = self.as_of.record.batch if self.as_of is not None else -1
+        # What is saved next, and what comes after it, stay apart.
+        places = Counter((w.slot, w.buckets, w.batch <= upto) for w in self.waiting)
+        place, count = places.most_common(1)[0] if places else (None, 0)
+        if count <= many:
+            return []
+        return [w for w in self.waiting if (w.slot, w.buckets, w.batch <= upto) == place][: many // 2]
+
+
+def cuts_of(operators: Iterable[PendingOperator]) -> list[int]:
+    """Return the batches as of which all of some operators are saved, the newest first."""
+    return sorted(set.intersection(*(set(o.versions.by_batch()) for o in operators)), reverse=True)
+
+
+def batch_to_save(group: Sequence[PendingOperator]) -> int:
+    """Return the batch as of which operators are to be saved together, -1 if there is none, or all are."""
+    batches = {o.as_of.record.batch if o.as_of is not None else -1 for o in group}
+    # One that has started over waits for a batch that all can be saved as of.
+    batch = batches.pop() if len(batches) == 1 else -1
+    return batch if any(o.saved_batch != batch for o in group) else -1
 
 
 class Schedule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from riprap.errors import CorruptValueError
 from riprap.runtime.checkpointing.protection import ElementProtection, Range
 from riprap.runtime.checkpointing.schedule import PendingOperator, Taken, Waiting
 from riprap.state.checkpoints.increments import Fresh, SlotState, no_seal
-from riprap.state.checkpoints.manifest import Saved
+from riprap.state.checkpoints.manifest import CheckpointManifest, Saved
 from riprap.state.checkpoints.restoring import newest_pace
 from riprap.state.ledger import BatchRecord
 from riprap.state.windows import restrict
@@ -44,6 +45,30 @@ def values_for(
         slots[place], fresh_values = state.advance(pages, load)
         values.setdefault(place[0], {}).update(fresh_values)
     return slots, values
+
+
+def manifest_of(
+    protection: ElementProtection,
+    tracked: PendingOperator,
+    taken: Taken,
+    slots: Mapping[SlotRange, SlotState],
+    version: int,
+) -> CheckpointManifest:
+    """Return the manifest of what has been stored of an operator."""
+    seconds = taken.until - taken.since
+    return CheckpointManifest(
+        operator=tracked.name,
+        layout=tracked.protected.layout,
+        version=version,
+        time=taken.until,
+        batch=taken.batch,
+        buckets=protection.buckets,
+        rate=taken.entered / seconds if seconds > 0 else 0.0,
+        slots={
+            slot: tuple(k.saved for (name, _), state in slots.items() if name == slot for k in state.kept)
+            for slot in tracked.protected.slots
+        },
+    )
 
 
 def page_of(protection: ElementProtection, waiting: Waiting) -> pa.RecordBatch:

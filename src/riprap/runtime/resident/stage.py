@@ -36,7 +36,7 @@ from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
 from riprap.runtime.source_inflow import recorded
 from riprap.runtime.task import Answer
-from riprap.state.ledger import BatchRecord
+from riprap.state.ledger import MARK, BatchRecord
 
 # Computes a batch that is on record again, from the record before it.
 ComputeAgain = Callable[[BatchRecord], Sequence[Answer]]
@@ -104,6 +104,7 @@ class ResidentStage:
         self.busy = False
         # Until it is where it was; there may be much to compute again.
         self.restoring = True
+        self.again = 0
 
     def start(self) -> None:
         """Start the tasks, and the batches."""
@@ -184,7 +185,9 @@ class ResidentStage:
                     self._size.learn(rows=rows, seconds=time.monotonic() - began)
             elif self._ends:
                 return
-            self._rest(self._pause(began, idle=end == offset, full=2 * rows > limit))
+            # One that ends at a mark may have been cut short.
+            full = 2 * rows > limit or end.get(MARK) != offset.get(MARK)
+            self._rest(self._pause(began, idle=end == offset, full=full))
             offset = end
 
     def _rest(self, seconds: float) -> None:
@@ -217,7 +220,9 @@ class ResidentStage:
         """Compute a batch that is on record from the record before it, dealt out to tasks as it was."""
         start, end = Planned.covered(record, inflow.initial())
         alone = self._stays and len(record.manifests) == 1
-        return self._compute(record.batch, inflow.pieces(start, end, alone=alone))
+        answers = self._compute(record.batch, inflow.pieces(start, end, alone=alone))
+        self.again += 1
+        return answers
 
     def _look_ahead(self, inflow: Inflow, batch: int, start: Offset) -> None:
         """Have tasks read the batch after one that is still to be recorded: it is behind, and more is waiting."""

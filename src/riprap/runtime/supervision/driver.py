@@ -8,7 +8,7 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
     retry   element                                               started     element, restore, lost, batch
     set aside  element, until it is retried                       failed      element, error, message, batch, final
     stop    finish what is under way; or, resume, leave it        caught up   element
-    halt    between two batches, at once                          beat        elements: {name: [batch, busy]}
+    halt    between two batches, at once                          beat        elements: {name: a Pulse}
                                                                   ended       element
 
 A driver whose pipe is closed has lost its supervisor, and ends itself.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from riprap.graph.options import RunOptions
+from riprap.runtime.stage import Pulse
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered
 from riprap.runtime.supervision.process import DriverProcess
@@ -63,7 +64,8 @@ class ReturningElement:
 class ElementState:
     """How an element stands. ``fresh``: no batch has completed since its query started.
 
-    ``began`` is when it was told to start, ``calm_since`` since when it has had nothing to do.
+    ``began`` is when it was told to start, or has last computed a batch again (``again`` counts them), ``calm_since``
+    since when it has had nothing to do.
     """
 
     process: str
@@ -72,6 +74,7 @@ class ElementState:
     fresh: bool = True
     batch: int = -1
     busy: bool = False
+    again: int = 0
     moved: float = 0.0
     began: float = 0.0
     caught_up: bool = False
@@ -88,17 +91,20 @@ class ElementState:
         """Note that its region is halted: nobody waits for it."""
         self.phase, self.retry_at, self.recovery = "halted", None, None
 
-    def beat(self, batch: int, busy: bool) -> None:
-        """Note the newest batch on record, and whether another is under way."""
-        if batch != self.batch or not busy:
-            self.moved = time.monotonic()
-        if batch != self.batch:
+    def beat(self, pulse: Pulse) -> None:
+        """Note how it says that it stands."""
+        now = time.monotonic()
+        if pulse.again != self.again:
+            self.began = now
+        if pulse.batch != self.batch or not pulse.busy:
+            self.moved = now
+        if pulse.batch != self.batch:
             self.fresh = False
-        if busy:
+        if pulse.busy or pulse.restoring:
             self.calm_since = None
         elif self.calm_since is None:
-            self.calm_since = time.monotonic()
-        self.batch, self.busy = batch, busy
+            self.calm_since = now
+        self.batch, self.busy, self.again = pulse.batch, pulse.busy, pulse.again
 
     def patience(self, patience: Patience) -> float:
         """Return how many seconds it may go without a step, for ever if nothing is under way."""

@@ -18,6 +18,7 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Message
 from riprap.runtime.run import Close
 from riprap.runtime.site import Housing
+from riprap.runtime.stage import Pulse
 from riprap.runtime.supervision.controllers import RegionControllers
 from riprap.runtime.supervision.decisions import decide
 from riprap.runtime.supervision.drivers import TICK_SECONDS, Drivers
@@ -173,8 +174,8 @@ class Supervisor:
                     NotStarted(time=self._clock(), process=name, error=error, message=text, first=first), 0.0
                 )
             case {"say": "beat", "elements": elements}:
-                for name, (batch, busy) in elements.items():
-                    self._element(name).beat(batch, busy)
+                for name, pulse in elements.items():
+                    self._element(name).beat(Pulse(*pulse))
             case {"say": "started", "element": name} if owner is not None:
                 owner[1].started(name, message["batch"], message["restore"], message["lost"])
                 self._regions.start(name, message["batch"])

@@ -1,0 +1,87 @@
+"""Cuts that are stored and not complete, since a sink does not come to have all up to them.
+
+    stored --every sink and channel has its batch--> complete
+       |
+       '-- after the drain timeout: files that gather rows are written before their time, and it is told
+       '-- after twice that: the element fails, which counts as an attempt to bring its region back
+
+Until it is complete no other cut is begun, and all input since the one before it is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from riprap.adapters.retrying import Tell
+from riprap.compiler import Plan
+from riprap.errors import RunError
+from riprap.graph.regions import regions_of
+from riprap.runtime.file_publisher import FilePublisher
+
+if TYPE_CHECKING:
+    from riprap.runtime.launch import Launch
+
+
+class Taker(Protocol):
+    """A sink or a channel of an element."""
+
+    @property
+    def published(self) -> int:
+        """The newest batch it has for good."""
+
+
+class LateCuts:
+    """Sees to it that an element's cuts become complete in time."""
+
+    def __init__(
+        self,
+        element: str,
+        timeout: float,
+        ends: Mapping[str, Taker],
+        tell: Tell,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._element = element
+        self._timeout = timeout
+        self._ends = ends
+        self._tell = tell
+        self._clock = clock
+        self._cut = -1
+        self._since = 0.0
+        self._hurried = False
+
+    def look(self, cut: int) -> None:
+        """Look at the newest cut that is stored: hurry who has not had all up to it, or raise an error."""
+        late = [name for name, end in self._ends.items() if end.published < cut]
+        if cut != self._cut or not late:
+            self._cut, self._since, self._hurried = cut, self._clock(), False
+            return
+        waited = self._clock() - self._since
+        if waited <= self._timeout or (self._hurried and waited <= 2 * self._timeout):
+            return
+        names = ", ".join(f"'{name}'" for name in late)
+        what = f"the cut of '{self._element}' after batch {cut} is not complete after {waited:.1f} s: {names}"
+        if self._hurried:
+            raise RunError(
+                f"{what} still lacks batches up to it. Look at what {names} writes to; or give the region a longer "
+                "drain_timeout="
+            )
+        self._hurried = True
+        for name in late:
+            end = self._ends[name]
+            if isinstance(end, FilePublisher):
+                end.hurry()
+        message = (
+            f"{what} has not had all up to it. Files are written before their time; input is kept meanwhile"
+        )
+        self._tell("cut late", element=self._element, batch=cut, message=message)
+
+
+def late_cuts_of(plan: Plan, launch: Launch, ends: Mapping[str, Taker]) -> LateCuts | None:
+    """Return what sees to an element's cuts, None if it is in no region; ``ends`` are its sinks and channels."""
+    for region in regions_of(launch.graph):
+        if region.name == plan.region:
+            return LateCuts(plan.name, region.terms.drain_timeout, ends, launch.folder.event)
+    return None

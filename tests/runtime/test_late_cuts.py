@@ -1,0 +1,74 @@
+"""Cuts that sinks hold up: files are written before their time, then the element fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.runtime.checkpointing.leaving import events
+
+import riprap as rr
+from riprap.runtime.checkpointing.cut_log import CutLog
+from riprap.runtime.late_cuts import LateCuts
+
+
+def test_who_is_late_is_hurried_then_told_then_an_error() -> None:
+    now, told = [0.0], list[tuple[str, dict[str, Any]]]()
+    quick, slow = SimpleNamespace(published=9), SimpleNamespace(published=3)
+
+    def tell(kind: str, **details: Any) -> None:
+        told.append((kind, details))
+
+    late = LateCuts("sums", 10.0, {"quick": quick, "slow": slow}, tell, lambda: now[0])
+
+    def look(time: float, cut: int = 5) -> None:
+        now[0] = time
+        late.look(cut)
+
+    look(0.0)
+    look(10.0)
+    assert told == []
+    look(10.5)
+    look(20.0)
+    ((kind, details),) = told
+    assert (kind, details["element"], details["batch"]) == ("cut late", "sums", 5)
+    assert "'slow' has not had all up to it" in details["message"]
+    with pytest.raises(rr.RunError, match=r"after batch 5 is not complete after 20\.5 s: 'slow' still lacks"):
+        look(20.5)
+
+
+def test_a_cut_that_gets_complete_is_not_late() -> None:
+    now, told = [0.0], list[str]()
+    sink = SimpleNamespace(published=3)
+    late = LateCuts("sums", 10.0, {"sink": sink}, lambda kind, **_: told.append(kind), lambda: now[0])
+    late.look(5)
+    now[0], sink.published = 8.0, 5
+    late.look(5)
+    now[0], sink.published = 15.0, 5
+    late.look(7)
+    now[0] = 24.0
+    late.look(7)
+    assert told == []
+    now[0] = 25.5
+    late.look(7)
+    assert told == ["cut late"]
+
+
+def test_a_file_is_written_early_for_a_cut_that_waits_for_it(spark: SparkSession, tmp_path: Path) -> None:
+    app = rr.Application("early")
+    protect = rr.consistent(period="200ms", drain_timeout="1s")
+    numbers = app.source("numbers", rr.rate(500, limit=2_500), protect=protect)
+    sums = app.aggregate("sums", numbers, window=rr.sliding(tuples=5), select="sum(value) as t")
+    app.sink("out", sums, rr.parquet(tmp_path / "out", roll="1h"))
+    with app.run(spark=spark, batch_rows=50, buckets=2, parallelism=1, runs=tmp_path / "runs") as run:
+        run.wait()
+        found = [row["t"] for row in run.table("out").to_pylist()]
+    assert found == [sum(range(max(0, n - 4), n + 1)) for n in range(2_500)]
+    assert events(run.folder, "cut late")
+    # The first cut became complete long before the end of the run, and others after it.
+    cuts = CutLog(run.folder, "numbers").read()
+    assert len(cuts) >= 3
+    assert cuts[0].elements["early"].batch < 40
