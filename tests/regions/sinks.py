@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of sink: how to make one for a stream, how to read it, and whether it ``repeats`` a batch after a crash."""
+    """A kind of sink: how to make one for a stream, how to read it, and whether a crash ``repeats`` a batch."""
 
     make: Callable[[Place, str], SinkConnector]
     read: Callable[[Place, str, Sequence[str]], list[Row]]
