@@ -21,6 +21,7 @@ def application(
     traps: Sequence[Trap] = (),
     *,
     period: str | None = None,
+    attempts: int = 5,
     lost: Lost = (),
 ) -> rr.Application:
     """Describe an application; without ``period`` it has no policy at all; its sources lack what is ``lost``."""
@@ -29,8 +30,10 @@ def application(
     Path(place.out).mkdir(exist_ok=True)
     app = rr.Application(topology)
     app.function("trapped", trap_function(traps, str(markers)), returns="bigint")
-    start = rr.consistent(period=period) if period is not None else None
-    made = Made(app, work, start, lost)
+    start = None
+    if period is not None:
+        start = rr.consistent(period=period, max_consecutive_reset_attempts=attempts)
+    made = Made(app, work, place, start, lost)
     for name, stream in TOPOLOGIES[topology].build(made).items():
         app.sink(f"{name}_out", stream, KINDS[sink].make(place, name))
     return app

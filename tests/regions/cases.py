@@ -9,8 +9,12 @@ nothing happens. Faults are said in words:
     error:1400, worker:1400, jvm:1400, driver:1400, driver+jvm:1400, agent:1400, supervisor:1400
                                 something happens to who works on tuple 1400, or to who it works for
     store-down:400, store-up:900    checkpoints cannot be written in between
+    server-down:300, server-up:1000     the server of the store is killed, and started again
     refused       the run is taken up while checkpoints cannot be read, which is an error; then they can be
     unmounted     the same, where there is nothing in the store's folder
+    supervisor@region-halted:*  the supervisor dies at a step of its own
+    reset         of a supervised run, what is halted is to begin anew
+    executor:1400 Spark's executor, which is a process of its own then, dies
     host:1200                   of a supervised run, the driver and all it started die, and its pages go
     table:1200                  the table of a lookup changes
 """
@@ -57,6 +61,11 @@ class Life:
         return bool(words & set(KILLS[2:] if self.supervised else KILLS))
 
     @property
+    def cluster(self) -> bool:
+        """Whether executors are processes of their own."""
+        return "executor" in dict(self.traps)
+
+    @property
     def fails(self) -> bool:
         """Whether the run ends with an error."""
         return self.refused or (
@@ -81,7 +90,12 @@ class Life:
     @property
     def apart(self) -> bool:
         """Whether it takes a process of its own."""
-        return self.killed or self.supervised or bool(self.crash_at) or "jvm" in dict(self.traps)
+        return (
+            self.killed
+            or self.supervised
+            or bool(self.crash_at)
+            or bool({"jvm", "executor"} & set(dict(self.traps)))
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ class Case:
     lives: tuple[Life, ...]
     sink: str = "each"
     period: str = "100ms"
+    store: str = "folder"
 
     @property
     def quick(self) -> bool:
@@ -99,15 +114,21 @@ class Case:
         return self in QUICK
 
     @property
+    def attempts(self) -> int:
+        """How many attempts are made to bring a region back before it is halted."""
+        return 1 if any("region-halted" in fault for life in self.lives for fault in life.faults) else 5
+
+    @property
     def id(self) -> str:
         lives = (
-            "+".join(life.faults)
+            ("+".join(life.faults) or "nothing")
             + ("-wiped" if life.wiped else "")
             + ("-supervised" if life.supervised else "")
             for life in self.lives
         )
         slow = "" if self.period == "100ms" else f"-cut-{self.period}"
-        return f"{self.topology}-{self.sink}{slow}-{'-then-'.join(lives)}"
+        store = "" if self.store == "folder" else f"-on-{self.store}"
+        return f"{self.topology}-{self.sink}{store}{slow}-{'-then-'.join(lives)}"
 
 
 def life(*faults: str, wiped: bool = False, supervised: bool = False) -> Life:
@@ -181,20 +202,6 @@ def _matrix() -> Iterator[Case]:
         yield Case(topology, (life("driver:1200", supervised=True),))
         yield Case(topology, (life("host:1200", supervised=True),))
         yield Case(topology, (life("supervisor:1400", wiped=True, supervised=True),))
-    # What is drawn is held, and gone back on: the steps of that.
-    drawn = ("driver@recorded:60:rolls", "driver@checkpoint-manifest:3:rolls", "driver@checkpoint-versioned:4:rolls",
-             "driver@published:60:noisy", "agent@checkpoint-values:3:rolls", "worker@paged:60:rolls")  # fmt: skip
-    for step in drawn:
-        died = () if step.startswith("driver") else ("driver:1600",)
-        yield Case("dice", (life(step, *died, wiped=True),), "sqlite")
-    for step in ("taken-back", "forgotten", "restore-recorded", "restore-read"):
-        number = 0 if step == "restore-read" else "*"
-        yield Case(
-            "dice", (life("driver:1200", wiped=True), life(f"driver@{step}:{number}:rolls", wiped=True))
-        )
-        yield Case("dice", (life("driver:1200", wiped=True), life(f"driver@{step}:{number}:rolls")), "rolled")
-    yield Case("dice", (life("driver:1200", supervised=True),))
-    yield Case("dice", (life("host:1200", supervised=True),))
     for sink in ("rolled", "sqlite", "postgres", "redis"):
         for topology in ("elements", "sinks", "dice"):
             yield Case(topology, (life("driver@published:60", wiped=True),), sink)
@@ -213,9 +220,90 @@ def _matrix() -> Iterator[Case]:
     yield Case("lookup", (life(*changes, "error:1350", wiped=True), life("error:2000", wiped=True)), "rolled")
 
 
+def _drawn() -> Iterator[Case]:
+    """List what is to be tried where operators draw: what they put out is held, and gone back on."""
+    drawn = ("driver@recorded:60:rolls", "driver@checkpoint-manifest:3:rolls", "driver@checkpoint-versioned:4:rolls",
+             "driver@published:60:noisy", "agent@checkpoint-values:3:rolls", "worker@paged:60:rolls")  # fmt: skip
+    for step in drawn:
+        died = () if step.startswith("driver") else ("driver:1600",)
+        yield Case("dice", (life(step, *died, wiped=True),), "sqlite")
+    for step in ("taken-back", "forgotten", "restore-recorded", "restore-read"):
+        number = 0 if step == "restore-read" else "*"
+        yield Case(
+            "dice", (life("driver:1200", wiped=True), life(f"driver@{step}:{number}:rolls", wiped=True))
+        )
+        yield Case("dice", (life("driver:1200", wiped=True), life(f"driver@{step}:{number}:rolls")), "rolled")
+    yield Case("dice", (life("driver:1200", supervised=True),))
+    yield Case("dice", (life("host:1200", supervised=True),))
+
+
+def _away() -> Iterator[Case]:
+    """List what is to be tried with stores that are no folders."""
+    for topology in (*SOME, "dice"):
+        down, back = "server-down:300", ("server-up:1000", "error:1700")
+        yield Case(topology, (life(down, *back, wiped=True),), store="redis")
+        yield Case(topology, (life(down, "error:1000", wiped=True), life("refused")), store="redis")
+        yield Case(
+            topology, (life(down, "agent:700", "server-up:1000", "driver:1700", wiped=True),), store="redis"
+        )
+        yield Case(topology, (life("driver:1400", wiped=True),), "rolled", store="redis")
+        yield Case(topology, (life("error:1400", wiped=True),), store="rocksdb")
+        again = (
+            life("agent:700", "driver:1400", wiped=True),
+            life("driver@computed-again:*", wiped=True),
+        )
+        yield Case(topology, again, store="rocksdb")
+    yield Case(
+        "elements", (life("server-down:300", "server-up:1000", "host:1200", supervised=True),), store="redis"
+    )
+    for step in AGENT_STEPS[:1] + AGENT_STEPS[2:]:
+        for store in ("redis", "rocksdb"):
+            lives = (life(f"agent@checkpoint-{step}:3", "driver:1600", wiped=True),)
+            yield Case("chain", lives, store=store)
+
+
+def _supervisors() -> Iterator[Case]:
+    """List what is to be tried with supervisors that die at their own steps, and others after them."""
+    after = life(supervised=True)
+    for topology in ("chain", "elements"):
+        for number, step in enumerate(("decided", "region-resetting", "region-resetting-told",
+                                       "region-running", "region-running-told")):  # fmt: skip
+            first = life("driver:1200", f"supervisor@{step}:*", wiped=number % 2 == 0, supervised=True)
+            yield Case(topology, (first, after))
+        for number, step in enumerate(("region-halted", "region-halted-told")):
+            first = life("error:1400", f"supervisor@{step}:*", wiped=number % 2 == 0, supervised=True)
+            yield Case(topology, (first, life("reset", supervised=True)), "rolled")
+    halted = life("error:1400", "supervisor@region-halted:*", wiped=True, supervised=True)
+    for step in ("region-resetting", "region-resetting-told", "region-running"):
+        asked = life("reset", f"supervisor@{step}:*", wiped=True, supervised=True)
+        yield Case("elements", (halted, asked, after), "sqlite")
+
+
+def _executors() -> Iterator[Case]:
+    """List what is to be tried where executors are processes of their own."""
+    for topology in ("chain", "elements", "sources"):
+        yield Case(topology, (life("executor:1400"),))
+        yield Case(topology, (life("executor:700", "error:1400", wiped=True),))
+
+
+def _kafka() -> Iterator[Case]:
+    """List what is to be tried with Kafka, which is slow."""
+    for sink in ("each", "kafka"):
+        yield Case("kafka", (life("error:1400", wiped=True),), sink)
+        yield Case("kafka", (life("driver:1400"),), sink)
+        yield Case(
+            "kafka", (life("driver:1400", wiped=True), life("driver@computed-again:*", wiped=True)), sink
+        )
+    yield Case("kafka", (life("worker:700", "jvm:1400", wiped=True),))
+    yield Case("kafka", (life("driver@recorded:12", wiped=True),), "kafka")
+    yield Case("kafka", (life("host:1200", supervised=True),))
+
+
 def _for_step(topology: str, step: str) -> str:
     """Return a topology that comes by a step: it takes an operator with two windows to be between their values."""
     return "diamond" if step == "between" else topology
 
 
-CASES: Sequence[Case] = tuple(dict.fromkeys((*QUICK, *_matrix())))
+CASES: Sequence[Case] = tuple(
+    dict.fromkeys((*QUICK, *_matrix(), *_drawn(), *_away(), *_supervisors(), *_executors(), *_kafka()))
+)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from tests.regions.sinks import Place
 
 import riprap as rr
 from riprap.expressions import parse_schema
@@ -35,10 +36,11 @@ def rows_of(seed: int = 0) -> pa.Table:
 
 @dataclass
 class Made:
-    """An application in the making: where its files are, how its regions start, and what its sources lack."""
+    """An application in the making: where its files and servers are, how regions start, what sources lack."""
 
     app: rr.Application
     work: Path
+    place: Place
     start: rr.Policy | None
     lost: Lost = ()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from tests.regions.building import application
 from tests.regions.cases import Case, Life
 from tests.regions.making import BATCH
 from tests.regions.sinks import KINDS, Place, Row
+from tests.regions.topologies import TOPOLOGIES
 from tests.regions.traps import Trap, end, put_back, sprung, take_away
 from tests.runtime.checkpointing.leaving import lines_so_far, lose_host
 from tests.runtime.harness import Programs, only_run, page_folder, wait_until
+from tests.services.redis import Redis
 
 import riprap as rr
 from riprap.operators.sink import Sink
@@ -25,19 +29,21 @@ from riprap.runtime.supervision.presence import find_presences
 from riprap.runtime.supervision.real_crashes import kill_host
 
 OPTIONS: Mapping[str, Any] = {"batch_rows": BATCH, "buckets": 4, "parallelism": 2}
+CLUSTER = "local-cluster[1,2,1024]"
 # These are told when what is gone is brought back.
 BACK = {"restored", "computed again", "gone back"}
 
 
 @dataclass
 class Running:
-    """A case on its way: ``work`` is its own folder."""
+    """A case on its way: ``work`` is its own folder, ``server`` that of its store."""
 
     case: Case
     spark: SparkSession
     programs: Programs
     work: Path
     place: Place
+    server: Redis | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -52,15 +58,16 @@ class Running:
             if "unmounted" in life.faults:
                 take_away(self.work / "store")
                 (self.work / "store").mkdir()
-            if life.apart:
-                self._apart(life, self.work / f"life-{number}")
-            else:
-                self._here(life)
+            with self._watched(life):
+                if life.apart:
+                    self._apart(life, self.work / f"life-{number}")
+                else:
+                    self._here(life)
             for trap in self._traps(life):
                 assert sprung(self.work / "markers", trap), f"{trap} did not happen"
                 end(self.work / "markers", trap)
             if life.refused:
-                put_back(self.work / "store")
+                self._put_back()
             if life.wiped:
                 # Who died on the way back may not have brought anything back yet.
                 self._lose_memory(some=wiped_at is None)
@@ -83,19 +90,28 @@ class Running:
         return lines_so_far(self.folder / "events.jsonl") if self.folder is not None else []
 
     def _application(self, traps: tuple[Trap, ...]) -> rr.Application:
-        return application(
-            self.case.topology, self.case.sink, self.work, self.place, traps, period=self.case.period
-        )
+        case = self.case
+        terms: dict[str, Any] = {"period": case.period, "attempts": case.attempts}
+        return application(case.topology, case.sink, self.work, self.place, traps, **terms)
 
     def _traps(self, life: Life) -> tuple[Trap, ...]:
-        paths = {"store-down": "store", "store-up": "store", "table": "", "host": "killed"}
+        paths = {"store-down": "store", "store-up": "store", "table": ""}
+        paths |= {what: f"{what}-done" for what in ("host", "server-down", "server-up")}
         return tuple(
             Trap(seq, what, str(self.work / paths[what]) if what in paths else "") for what, seq in life.traps
         )
 
     @property
+    def _store(self) -> str:
+        if self.server is not None:
+            return self.server.url
+        folder = str(self.work / "store")
+        return f"rocksdb://{folder}" if self.case.store == "rocksdb" else folder
+
+    @property
     def _options(self) -> dict[str, Any]:
-        return {**OPTIONS, "store": str(self.work / "store")}
+        batch_rows = TOPOLOGIES[self.case.topology].batch_rows
+        return {**OPTIONS, "batch_rows": batch_rows, "store": self._store}
 
     @property
     def _which(self) -> dict[str, Any]:
@@ -124,8 +140,10 @@ class Running:
             "work": str(self.work),
             "place": self.place.spec(),
             "traps": [[trap.seq, trap.what, trap.path] for trap in self._traps(life)],
-            "options": {**self._which, "master": "local[2]"},
+            "attempts": self.case.attempts,
+            "options": {**self._which, "master": CLUSTER if life.cluster else "local[2]"},
             "supervised": life.supervised,
+            "reset": "reset" in life.faults,
         }
         program = self.programs.start("run_topology.py", work, spec, life.crash_at)
         if "host" in dict(life.traps):
@@ -133,10 +151,41 @@ class Running:
         self.programs.finish(program, code=-signal.SIGKILL if life.killed else int(life.fails))
         if life.crash_at is not None:
             assert (work / "crashed").exists(), f"nobody died at {life.crash_at}"
+        if "reset" in life.faults:
+            assert [e for e in self.events() if e["event"] == "region reset asked"], "nothing was halted"
         if life.supervised and life.killed:
             folder = self.folder
             assert folder is not None
             wait_until(lambda: not any(p.alive() for p in find_presences(folder)))
+
+    @contextlib.contextmanager
+    def _watched(self, life: Life) -> Iterator[None]:
+        """Kill and start the store's server when traps ask for it, which wait for that."""
+        over = threading.Event()
+
+        def watch() -> None:
+            for trap in traps:
+                while not sprung(self.work / "markers", trap):
+                    if over.wait(0.01):
+                        return
+                assert self.server is not None
+                {"server-down": self.server.kill, "server-up": self.server.start}[trap.what]()
+                Path(trap.path).touch()
+
+        traps = [trap for trap in self._traps(life) if trap.what.startswith("server-")]
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watching.join()
+
+    def _put_back(self) -> None:
+        if self.server is not None:
+            self.server.start()
+        else:
+            put_back(self.work / "store")
 
     def _lose_host_of(self, program: Any, life: Life) -> None:
         (trap,) = (trap for trap in self._traps(life) if trap.what == "host")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,8 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as postgresql
 import pyarrow as pa
 import redis as redis_client
+from pyspark.sql import SparkSession
+from tests.edges.sink_rigs import messages_in
 from tests.runtime.harness import read_parts, whole
 
 import riprap as rr
@@ -27,6 +30,7 @@ class Place:
     out: str
     postgres: str = ""
     redis: str = ""
+    kafka: str = ""
     prefix: str = ""
 
     def spec(self) -> dict[str, str]:
@@ -36,11 +40,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of sink: how to make one for a stream, and how to read it."""
+    """A kind of sink: how to make one for a stream, how to read it, and whether a crash ``repeats`` a batch."""
 
     make: Callable[[Place, str], SinkConnector]
     read: Callable[[Place, str, Sequence[str]], list[Row]]
     server: str | None = None
+    repeats: bool = False
 
 
 def _files(**options: Any) -> Kind:
@@ -75,6 +80,14 @@ def _from_redis(place: Place, name: str, columns: Sequence[str]) -> list[Row]:
         return [{c: fields.get(c) for c in columns} for _, fields in client.xrange(f"{place.prefix}{name}")]
 
 
+def _from_kafka(place: Place, name: str, columns: Sequence[str]) -> list[Row]:
+    found = messages_in(
+        SparkSession.active(), place.kafka, f"{place.prefix}{name}", "cast(value as string) value"
+    )
+    rows = [json.loads(value) for value in found.column("value").to_pylist()]
+    return [{c: row.get(c) for c in columns} for row in rows]
+
+
 KINDS: Mapping[str, Kind] = {
     "each": _files(roll=0),
     "rolled": _files(roll="1s"),
@@ -86,6 +99,12 @@ KINDS: Mapping[str, Kind] = {
     ),
     "redis": Kind(
         lambda place, name: rr.to_redis(place.redis, f"{place.prefix}{name}"), _from_redis, "redis"
+    ),
+    "kafka": Kind(
+        lambda place, name: rr.to_kafka(place.kafka, f"{place.prefix}{name}"),
+        _from_kafka,
+        "kafka",
+        repeats=True,
     ),
 }
 

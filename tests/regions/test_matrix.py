@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.regions.brokers import fill_topic
 from tests.regions.building import application
 from tests.regions.cases import ALL, CASES, Case
 from tests.regions.oracle import Golden, check, golden_of, lost_outside
@@ -15,7 +16,8 @@ from tests.regions.running import Running
 from tests.regions.sinks import KINDS, Place
 from tests.regions.topologies import TOPOLOGIES
 from tests.runtime.harness import Programs
-from tests.services.server import fresh_name
+from tests.services.redis import Redis
+from tests.services.server import UnavailableError, fresh_name
 
 from riprap.compiler import compile_graph
 from riprap.state.leases import sweep
@@ -28,21 +30,36 @@ def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gol
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, case: Case, tmp_path: Path) -> Place:
-    servers: dict[str, str] = {}
-    server = KINDS[case.sink].server
-    if server == "postgres":
-        servers["postgres"] = request.getfixturevalue("postgres").url
-    elif server == "redis":
-        servers["redis"] = request.getfixturevalue("redis").url
-    return Place(str(tmp_path / "out"), **servers, prefix=f"{fresh_name()}_")
+def place(request: pytest.FixtureRequest, case: Case, spark: SparkSession, tmp_path: Path) -> Place:
+    servers, prefix = {}, f"{fresh_name()}_"
+    wanted = KINDS[case.sink].server
+    if wanted in ("postgres", "redis"):
+        servers[wanted] = request.getfixturevalue(wanted).url
+    if "kafka" in (wanted, case.topology):
+        broker = request.getfixturevalue("kafka")
+        servers["kafka"], prefix = broker.address, fill_topic(spark, broker)
+    return Place(str(tmp_path / "out"), **servers, prefix=prefix)
+
+
+@pytest.fixture
+def server(case: Case) -> Iterator[Redis | None]:
+    """Give the server of the store, where it has one, to be killed."""
+    if case.store != "redis":
+        yield None
+        return
+    try:
+        server = Redis()
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
 
 
 @pytest.fixture
 def running(
-    case: Case, spark: SparkSession, programs: Programs, tmp_path: Path, place: Place
+    case: Case, spark: SparkSession, programs: Programs, tmp_path: Path, place: Place, server: Redis | None
 ) -> Iterator[Running]:
-    yield Running(case, spark, programs, tmp_path, place)
+    yield Running(case, spark, programs, tmp_path, place, server)
     sweep(page_root())
 
 
@@ -58,10 +75,10 @@ def test_nothing_is_lost_and_nothing_doubled(case: Case, running: Running, golde
 
 def test_the_matrix_is_whole(tmp_path: Path) -> None:
     assert len(CASES) > 200
-    assert {case.topology for case in CASES} == set(ALL) == set(TOPOLOGIES)
+    assert {case.topology for case in CASES} == {*ALL, "kafka"} == set(TOPOLOGIES)
     assert {case.sink for case in CASES} == set(KINDS)
     assert len({case.id for case in CASES}) == len(CASES)
-    for topology in ALL:
+    for topology in TOPOLOGIES:
         app = application(topology, "each", tmp_path, Place(str(tmp_path / "out")), period="1s")
         plans = compile_graph(app.graph(), buckets=4, tasks=2).plans
         assert any(plan.replays for plan in plans), f"{topology} has no region"

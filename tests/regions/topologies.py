@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.regions.brokers import BROKERS_BATCH, kafka
 from tests.regions.drawn import dice
-from tests.regions.making import FILES, ROWS, SCHEMA, START, TICKS, Made, Streams, rows_of
+from tests.regions.making import BATCH, FILES, ROWS, SCHEMA, START, TICKS, Made, Streams, rows_of
 from tests.regions.tables import NAME, write_table
 
 import riprap as rr
@@ -330,6 +331,7 @@ class Topology:
     outside: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     forgets: frozenset[str] = frozenset()
     may_lack: frozenset[str] = frozenset()
+    batch_rows: int = BATCH
 
 
 TOPOLOGIES: Mapping[str, Topology] = {
@@ -349,4 +351,5 @@ TOPOLOGIES: Mapping[str, Topology] = {
     # A batch of both sources has what comes at the same times.
     "clock": Topology(clock, outside={"to:read": ("read", 18), "to:told": ("told", 6)}),
     "dice": Topology(dice),
+    "kafka": Topology(kafka, batch_rows=BROKERS_BATCH),
 }

@@ -109,7 +109,7 @@ def _kill_worker(trap: Trap) -> None:
 
 
 def _jvm() -> psutil.Process:
-    """Return the JVM that this Python worker works for."""
+    """Return the JVM that this Python worker works for: the driver's, or that of an executor."""
     return next(p for p in psutil.Process().parents() if "java" in p.name())
 
 
@@ -177,6 +177,9 @@ SPRINGS: dict[str, Callable[[Trap], Any]] = {
     "agent": _kill_agent,
     "store-down": _store_down,
     "store-up": _store_up,
+    "executor": _kill_jvm,
+    "server-down": _wait,
+    "server-up": _wait,
     "host": _wait,
     "table": _change_table,
 }

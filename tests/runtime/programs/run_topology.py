@@ -1,7 +1,9 @@
 """Run an application of tests/regions/topologies.py as a job says, in a session of its own or supervised.
 
 {"topology": "chain", "sink": "each", "period": "100ms", "work": "...", "place": {...}, "traps": [[1200, "driver", ""]],
- "options": {"runs": "..."}, "supervised": false}
+ "attempts": 5, "options": {"runs": "..."}, "supervised": false, "reset": false}
+
+With ``reset``, what was halted in an earlier life is to begin anew.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from tests.regions.traps import Trap
 
 import riprap as rr
 from riprap.runtime import Patience, supervise
+from riprap.runtime.supervision.requests import ask_to_reset
 
 
 def run_topology(
@@ -26,16 +29,20 @@ def run_topology(
     work: str,
     place: dict[str, str],
     traps: list[list[Any]],
+    attempts: int,
     options: dict[str, Any],
     supervised: bool,
+    reset: bool,
 ) -> None:
     set_off = [Trap(*trap) for trap in traps]
-    app = application(topology, sink, Path(work), Place(**place), set_off, period=period)
+    app = application(topology, sink, Path(work), Place(**place), set_off, period=period, attempts=attempts)
     options = {"config": {"spark.log.level": "OFF"}, **options}
     if supervised:
         # However slow the machine is: only who is dead is to be started again.
         patience = Patience(silent=120.0, stuck=240.0)
         with supervise(app.graph(), rr.RunOptions(**options), patience=patience, spare=False) as run:
+            for region in run.halted if reset else ():
+                ask_to_reset(run.folder, region)
             run.wait()
     else:
         with app.run(**options) as run:

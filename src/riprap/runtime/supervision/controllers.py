@@ -6,16 +6,24 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
+from riprap.runtime.crash import Step, reach
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision.decisions import StruckRegion
 from riprap.runtime.supervision.failures import ElementFailure, Failure, HaltRegion, NotReset, describe
-from riprap.runtime.supervision.regions import RegionState, load_regions, save_regions
+from riprap.runtime.supervision.regions import RegionPhase, RegionState, load_regions, save_regions
 from riprap.runtime.supervision.roster import ElementState
 from riprap.stage.plan import Layout
 
 # Whoever has had nothing to do for so long after a start is where it was, even if no input comes.
 _CALM_SECONDS = 5.0
+# What is reached when it is on disk how a region stands, and when it is told.
+_STEPS: Mapping[RegionPhase, tuple[Step, Step]] = {
+    "running": ("region-running", "region-running-told"),
+    "resetting": ("region-resetting", "region-resetting-told"),
+    "halted": ("region-halted", "region-halted-told"),
+}
 
 
 class RegionControllers:
@@ -104,21 +112,16 @@ class RegionControllers:
         if self._states[state.name].phase != "resetting" or state.name not in self._began:
             self._began[state.name] = self._clock()
         self._write(state)
-        self._folder.event(
-            "region reset began",
-            region=state.name,
-            attempt=state.attempt,
-            elements=list(batches),
-            cause=state.cause,
-        )
+        attempt, elements = state.attempt, list(batches)
+        self._tell("region reset began", state, attempt=attempt, elements=elements, cause=state.cause)
 
     def halt(self, action: HaltRegion) -> None:
         """Make no more attempts to bring a region back."""
         state = self._states[action.region].halt(action.reason)
         self._write(state)
-        self._folder.event(
+        self._tell(
             "region halted",
-            region=state.name,
+            state,
             attempts=state.attempt,
             error=action.error,
             cause=state.cause,
@@ -165,7 +168,7 @@ class RegionControllers:
         self._write(state)
         if (before.phase, state.phase) == ("resetting", "running"):
             seconds = self._clock() - self._began.pop(state.name, self._clock())
-            self._folder.event("region reset", region=state.name, seconds=round(seconds, 3))
+            self._tell("region reset", state, seconds=round(seconds, 3))
 
     def forget(self) -> None:
         """Count anew: the run is given up, and taking it up again is a person's decision."""
@@ -173,9 +176,14 @@ class RegionControllers:
             if state.tries and state.phase != "halted":
                 self._write(replace(state, phase="running", tries={}))
 
+    def _tell(self, event: str, state: RegionState, **details: Any) -> None:
+        self._folder.event(event, region=state.name, **details)
+        reach(_STEPS[state.phase][1], state.attempt, state.name)
+
     def _write(self, state: RegionState) -> None:
         states = {**self._states, state.name: state}
         save_regions(self._folder.path, states.values())
+        reach(_STEPS[state.phase][0], state.attempt, state.name)
         self._states = states
 
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from riprap.errors import FormatError
+from riprap.runtime.crash import reach
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.supervision import failures
 from riprap.runtime.supervision.failures import Action, Decision, Failure
@@ -74,6 +75,7 @@ def note_decision(folder: RunFolder, decision: Decision, *, further: bool = Fals
         # The event's own time is when it was written down; a failure's is when it was noticed.
         folder.event("failure", format=FORMAT, what=type(failure).__name__, noticed=failure.time, **details)
     folder.event("decision", what=type(action).__name__, **asdict(action))
+    reach("decided", 0, failure.process)
 
 
 def note_recovered(folder: RunFolder, recovered: Recovered) -> None:
