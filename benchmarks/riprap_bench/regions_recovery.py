@@ -45,7 +45,7 @@ _STEADY_COMMITS = 5
 _SECONDS_A_LOSS = 40.0
 _PLAIN_ROWS = 1_000
 _LOOK_SECONDS = 0.005
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 240.0
 # Batches that take so many times as long as before a loss are usual ones.
 _USUAL = 1.5
 
