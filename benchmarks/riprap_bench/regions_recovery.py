@@ -50,9 +50,12 @@ _PATIENCE_SECONDS = 240.0
 _USUAL = 1.5
 
 
-def measure_recovery(plan: Plan, folder: Path, track: Track) -> dict[str, Any]:
-    """Lose the host of a region again and again, and the process of plain Spark."""
+def measure_recovery(
+    plan: Plan, folder: Path, track: Track, keep: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Lose the host of a region again and again, and the process of plain Spark; ``keep`` hears of the first."""
     ours = _Losing(plan, folder / "region", track).carry_out()
+    keep({"region": ours, "met": {}})
     plain = _plain(plan, folder / "plain", track)
     return {
         "region": ours,
