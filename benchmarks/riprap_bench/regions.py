@@ -140,7 +140,7 @@ def _measure(
 ) -> dict[str, Any]:
     if part == "recovery":
         # Each run has processes of its own.
-        return measure_recovery(plan, folder, track)
+        return measure_recovery(plan, folder, track, keep)
     own = _session(plan, part) if session is None else None
     try:
         bench = Bench(own or session, folder, plan.protecting)

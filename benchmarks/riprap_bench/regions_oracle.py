@@ -23,22 +23,25 @@ from riprap_bench.checkpoint_sizes import WINDOW
 from riprap_bench.regions_jobs import Chain, Job, Large, LogWatch, Lois, Vwap, WordCount
 
 _QUIET = timedelta(minutes=10)
+# After that long an attack is over, and has come out, for whoever puts late lines in order first too.
+_SURELY = timedelta(hours=1)
 _ATTEMPTS = 5
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOSE = 1e-9
 _SAMPLED = 997
 
 
-def wrong(job: Job, files: Sequence[Path], found: pa.Table, *, ended: bool = True) -> str | None:
+def wrong(job: Job, files: Sequence[Path], found: pa.Table, *, over: int | None = None) -> str | None:
     """Say what of the results of a job over some files is not what it should be, if anything.
 
-    Without ``ended`` nobody has said that the input is over: attacks that may go on have not come out.
+    With ``over`` nobody has said that the input has ended: of attacks, those that were over in the first so many files
+    have come out, and others may have.
     """
     match job:
         case WordCount():
             return _wrong_words(files, found)
         case LogWatch():
-            return _wrong_attacks(files, found, ended=ended)
+            return _wrong_attacks(files, found, over)
         case Vwap():
             return _wrong_averages(files, found)
         case Lois():
@@ -97,20 +100,21 @@ def _wrong_averages(files: Sequence[Path], found: pa.Table) -> str | None:
 Attack = tuple[str, datetime, datetime, int]
 
 
-def _wrong_attacks(files: Sequence[Path], found: pa.Table, *, ended: bool) -> str | None:
-    expected, log_time = _attacks(files)
+def _wrong_attacks(files: Sequence[Path], found: pa.Table, over: int | None) -> str | None:
+    expected = _attacks(files)
     plain = pa.timestamp("us")
     columns = [found["host"], *(found[name].cast(plain) for name in ("first", "last")), found["attempts"]]
     rows = sorted(zip(*(column.to_pylist() for column in columns), strict=True))
-    if not ended:
-        # What is not over for an hour may not have come out.
-        over = log_time - timedelta(hours=1)
-        expected, rows = ([attack for attack in each if attack[2] < over] for each in (expected, rows))
+    if over is not None:
+        until = (
+            max((time for _, time, _ in _failures(files[:over])), default=datetime.min + _SURELY) - _SURELY
+        )
+        expected, rows = ([attack for attack in each if attack[2] < until] for each in (expected, rows))
     return None if rows == sorted(expected) else "other attacks"
 
 
-def _attacks(files: Sequence[Path]) -> tuple[list[Attack], datetime]:
-    """List the attacks of a log, and the time it comes to."""
+def _attacks(files: Sequence[Path]) -> list[Attack]:
+    """List the attacks of a log."""
     runs: dict[str, list[tuple[datetime, datetime]]] = {}
     attacks: list[Attack] = []
 
@@ -120,14 +124,13 @@ def _attacks(files: Sequence[Path]) -> tuple[list[Attack], datetime]:
         if max(newest) >= _ATTEMPTS:
             attacks.append((host, min(t for _, t in run), max(t for _, t in run), len(run)))
 
-    log_time = datetime.min
     for log_time, time, host in _failures(files):
         if host in runs and log_time - runs[host][-1][0] >= _QUIET:
             end(host)
         runs.setdefault(host, []).append((log_time, time))
     for host in list(runs):
         end(host)
-    return attacks, log_time
+    return attacks
 
 
 def _failures(files: Sequence[Path]) -> Iterator[tuple[datetime, datetime, str]]:

@@ -45,14 +45,17 @@ _STEADY_COMMITS = 5
 _SECONDS_A_LOSS = 40.0
 _PLAIN_ROWS = 1_000
 _LOOK_SECONDS = 0.005
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 240.0
 # Batches that take so many times as long as before a loss are usual ones.
 _USUAL = 1.5
 
 
-def measure_recovery(plan: Plan, folder: Path, track: Track) -> dict[str, Any]:
-    """Lose the host of a region again and again, and the process of plain Spark."""
+def measure_recovery(
+    plan: Plan, folder: Path, track: Track, keep: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Lose the host of a region again and again, and the process of plain Spark; ``keep`` hears of the first."""
     ours = _Losing(plan, folder / "region", track).carry_out()
+    keep({"region": ours, "met": {}})
     plain = _plain(plan, folder / "plain", track)
     return {
         "region": ours,

@@ -80,6 +80,8 @@ def _plain(part: Mapping[str, Any]) -> str:
 def _recovery(part: Mapping[str, Any]) -> str:
     rows = []
     for name, title in (("region", "a region"), ("plain", "plain Spark")):
+        if name not in part:
+            continue
         found = part[name]
         least, most = found["spread"]
         parts = ", ".join(f"{each} {seconds:.2f}" for each, seconds in found.get("parts", {}).items())
@@ -92,7 +94,9 @@ def _recovery(part: Mapping[str, Any]) -> str:
                 parts,
             ]
         )
-    head = ["", "median", "spread", "losses", "by the run's events, s"]
+    head = ["", "median", "spread", "losses", "where it goes, s"]
+    if not part["met"]:
+        return grid(head, rows)
     verdict = "quicker than plain Spark's: " + ("yes" if all(part["met"].values()) else "NO")
     return f"{grid(head, rows)}\n\n{verdict}"
 

@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 import riprap as rr
 from riprap.errors import RunError
 from riprap.runtime.supervision.journal import Recovered
-from riprap_bench import regions
+from riprap_bench import regions, regions_rounds
+from riprap_bench.checkpoint_plan import Track
 from riprap_bench.protecting import protected
 from riprap_bench.regions_jobs import Chain, LogWatch, Lois, Vwap, job_of
 from riprap_bench.regions_plan import NAMES, Plan, Round
-from riprap_bench.regions_recovery import parts_of
+from riprap_bench.regions_recovery import _of_plain, parts_of
 from riprap_bench.regions_runs import answer_in
 
 TINY = Plan(
@@ -125,6 +126,36 @@ def test_computing_again_is_told_by_its_own_event() -> None:
     assert "compute again" not in parts_of([back], [])
 
 
+def test_what_plain_spark_takes_beyond_a_usual_batch_is_loading() -> None:
+    parts = _of_plain([13.0, 15.0, 15.5, 16.0], started=10.0, usual=0.5)
+    assert parts == {"load": 2.5, "compute again": 0.5, "caught up": 2.0}
+
+
+def test_a_part_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: Any) -> dict[str, Any]:
+        raise RunError("plain Spark was not done")
+
+    monkeypatch.setattr(regions, "measure_plain", fail)
+    monkeypatch.setattr(regions, "measure_recovery", lambda *given: {"seconds": 1.0})
+    kept: list[dict[str, Any]] = []
+    plan = Plan(only=("plain", "recovery"))
+    with pytest.raises(RunError, match="plain: plain Spark was not done"):
+        regions.run_plan(plan, print, keep=kept.append, session=object())
+    (result,) = kept
+    assert set(result["parts"]) == {"recovery"}
+    assert result["parts"]["recovery"]["seconds"] == 1.0
+
+
+def test_what_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions_rounds, "OVERTIME", -1.0)
+    heard: list[str] = []
+    bench: Any = None
+    rounds = regions_rounds.Rounds("apps", Plan(repetitions=1), bench, Track(1.0, heard.append))
+    found = rounds.measure(lambda result: None)
+    assert (found["left_out"], found["lines"]) == (2 * len(NAMES), [])
+    assert "vwap: left out, as there is no more time" in heard
+
+
 def test_a_part_that_there_is_not() -> None:
     with pytest.raises(RunError, match="no part 'app'; there are: apps, sizes"):
         regions.run(True, print, only=["app"])  # type: ignore[list-item]
@@ -161,7 +192,7 @@ def test_all_of_it_on_tiny_sizes(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_plain_spark_finds_the_same(spark: SparkSession) -> None:
-    plan = Plan(only=("plain",), repetitions=1, seconds=1.0, protecting=False)
+    plan = Plan(only=("plain",), repetitions=1, seconds=1.0, plain_seconds=3.0, protecting=False)
 
     # Another answer ends it.
     result = regions.run_plan(plan, print, session=spark)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from riprap.channels import ChannelReader, ChannelWriter, listing
+from riprap.channels import ChannelReader, ChannelWriter, log_index
 
 ROWS = 20_000
 SCHEMA = pa.schema([("name", pa.string()), ("size", pa.int64())])
@@ -20,10 +20,10 @@ NAMES = pa.array([f"n{n}" for n in range(100)])
 PROGRAM = """
 import sys
 from pathlib import Path
-from riprap.channels import listing
+from riprap.channels import log_index
 from tests.channels.test_crash import contents, open_log
 
-listing.NEWEST = int(sys.argv[2])
+log_index.NEWEST = int(sys.argv[2])
 writer = open_log(Path(sys.argv[1]))
 while True:
     batch = writer.batch + 1
@@ -71,7 +71,7 @@ class Follower:
         return True
 
 
-@pytest.mark.parametrize("newest", [1, listing.NEWEST])
+@pytest.mark.parametrize("newest", [1, log_index.NEWEST])
 def test_a_writer_killed_again_and_again(tmp_path: Path, newest: int) -> None:
     folder, chance = tmp_path / "log", random.Random(7)
     fast, slow = Follower(folder, "fast"), Follower(folder, "slow")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.channels.model import SCHEMA, Model, batch_of, fill, open_writer, rows_of, simple, ticks
 
-from riprap.channels import ChannelReader, folder, listing
+from riprap.channels import ChannelReader, folder, log_index
 from riprap.channels import reader as reader_module
 from riprap.channels.segment import SegmentName
 from riprap.errors import ChannelError, DamagedFileError
@@ -31,14 +31,14 @@ ACTIONS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(actions=ACTIONS, newest=st.sampled_from([1, 3, listing.NEWEST]))
+@given(actions=ACTIONS, newest=st.sampled_from([1, 3, log_index.NEWEST]))
 def test_each_reader_gets_all_it_did_not_skip_once_and_in_order(
     actions: list[tuple[str, int, int]], newest: int
 ) -> None:
     home = Path(tempfile.mkdtemp())
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(listing, "NEWEST", newest)
+            patch.setattr(log_index, "NEWEST", newest)
             run_script(home, actions)
     finally:
         shutil.rmtree(home)
@@ -301,7 +301,7 @@ def test_a_listing_may_be_older_than_the_log(log: Path, monkeypatch: pytest.Monk
 
 
 def test_all_but_the_newest_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "NEWEST", 3)
+    monkeypatch.setattr(log_index, "NEWEST", 3)
     log = tmp_path / "log"
     fill(open_writer(log, readers=READERS), 5)
     fast, slow = (ChannelReader(log, name) for name in READERS)
@@ -324,7 +324,7 @@ def test_all_but_the_newest_are_set_aside(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_segments_may_be_set_aside_after_they_were_listed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = folder.list_segments(log)
-    monkeypatch.setattr(listing, "NEWEST", 1)
+    monkeypatch.setattr(log_index, "NEWEST", 1)
     writer = open_writer(log)
     writer.append(5, simple(5), None, frontier=5, sources={})
     monkeypatch.setattr(reader_module, "list_segments", lambda *_: listed)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, scan, sweep
-from riprap.channels.listing import Listing
+from riprap.channels.log_index import LogIndex
 from riprap.channels.notes import Notes
 from riprap.channels.segment import (
     BEGIN,
@@ -67,7 +67,7 @@ class ChannelWriter:
                 "not to be seen yet. Take the run up with deterministic=False as it was, stop it in good order, and "
                 "then change that"
             )
-        self._listing = Listing(folder)
+        self._index = LogIndex(folder)
         self._newest = self._find_newest()
 
     @property
@@ -124,12 +124,12 @@ class ChannelWriter:
             ends=self._newest.ends if self._newest else {DATA: 0, PUNCTUATION: 0},
         )
         if self._held is None:
-            self._listing.add(self._newest.name)
+            self._index.add(self._newest.name)
 
     @property
     def released(self) -> int:
         """The newest batch that readers can see, -1 if there is none."""
-        newest = self._listing.newest
+        newest = self._index.newest
         return -1 if newest is None else newest.batch
 
     def release(self, batch: int) -> None:
@@ -138,7 +138,7 @@ class ChannelWriter:
         for name in going:
             # Oldest first: readers find no hole. What was synced is still on the disk under its other name.
             (self._folder / HELD / name.file).rename(self._folder / name.file)
-            self._listing.add(name)
+            self._index.add(name)
         if going:
             sync_file(self._folder)
 
@@ -175,9 +175,7 @@ class ChannelWriter:
         newest = self.frontier
         if None in done or newest is None:
             return 0
-        return self._listing.trim(
-            min((frontier for frontier in done if frontier is not None), default=newest)
-        )
+        return self._index.trim(min((frontier for frontier in done if frontier is not None), default=newest))
 
     def _cut(self, tuples: pa.RecordBatch, rows: pa.RecordBatch) -> list[NewBlock]:
         """Cut tuples up by bucket, each with its place in the batch."""

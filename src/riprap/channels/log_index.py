@@ -18,7 +18,7 @@ from riprap.channels.segment import SegmentName
 NEWEST = 256
 
 
-class Listing:
+class LogIndex:
     """The segments that readers may see, oldest first; threads of the writer may share it."""
 
     def __init__(self, folder: Path) -> None:
