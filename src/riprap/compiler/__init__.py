@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -202,11 +202,46 @@ def _plan(
     operators: list[Operator] = [_inlet(graph, stream, channel) for stream, channel in inlets.items()]
     operators += [_bare(o, region) for o in element.operators]
     operators += [_outlet(graph, stream, leaving) for stream, leaving in outlets.items()]
-    sources = graph.of_kind(Source)
     part = Graph(element.name, tuple(operators))
+    entries = _entries(graph, element, part, inlets, root)
+    reads = {e.name: needed[e.name] | _read_beside(part, e) for e in entries}
+    # A channel may carry more than the element itself needs of a stream.
+    leaving = {o.ports[0][0]: frozenset(o.schema.names) for o in part.of_kind(Outlet)}
+    for stream, columns in leaving.items():
+        reads[stream] = reads.get(stream, needed[stream]) | columns
+    keyed = any(o.stateful for o in element.operators)
+    one_bucket = keyed and not any(e.key for e in entries)
+    kept = region is not None and region.terms.survives("host")
+    return Plan(
+        name=element.name,
+        graph=part,
+        entries=entries,
+        needed={**needed, **reads},
+        buckets=1 if one_bucket else buckets,
+        tasks=1 if one_bucket else min(tasks, buckets),
+        sources=tuple(s.name for s in graph.of_kind(Source)),
+        inlets=inlets,
+        outlets=outlets,
+        root=root,
+        aligned=is_aligned(graph),
+        origin=source_tags(graph) - 2,
+        restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
+        ingests=element.ingests,
+        region=element.region,
+        kept=kept,
+        holds=kept and element.holds,
+        marked=_marked(part, region, inlets),
+    )
+
+
+def _entries(
+    graph: Graph, element: Draft, part: Graph, inlets: Mapping[str, ChannelPlan], root: str
+) -> tuple[Intake, ...]:
+    """Say of each stream that comes into an element from outside how it is put in order, and dealt out."""
+    sources = graph.of_kind(Source)
     read = {c.root for c in inlets.values()}
     foreign = sorted(read) if read - {root} else []
-    entries = tuple(
+    return tuple(
         Intake(
             name=stream,
             key=_entry_key(element, stream),
@@ -219,39 +254,15 @@ def _plan(
         for stream in element.entries
         for o in [part.producer(stream)]
     )
-    reads = {e.name: needed[e.name] | _read_beside(part, e) for e in entries}
-    # A channel may carry more than the element itself needs of a stream.
-    leaving = {o.ports[0][0]: frozenset(o.schema.names) for o in part.of_kind(Outlet)}
-    for stream, columns in leaving.items():
-        reads[stream] = reads.get(stream, needed[stream]) | columns
-    keyed = any(o.stateful for o in element.operators)
-    one_bucket = keyed and not any(e.key for e in entries)
-    kept = region is not None and region.terms.survives("host")
-    marked: Iterable[str] = ()
-    if region is not None and region.terms.marks:
-        marked = (
-            {c.root for c in inlets.values() if c.marks} if inlets else (s.name for s in part.of_kind(Source))
-        )
-    return Plan(
-        name=element.name,
-        graph=part,
-        entries=entries,
-        needed={**needed, **reads},
-        buckets=1 if one_bucket else buckets,
-        tasks=1 if one_bucket else min(tasks, buckets),
-        sources=tuple(s.name for s in sources),
-        inlets=inlets,
-        outlets=outlets,
-        root=root,
-        aligned=is_aligned(graph),
-        origin=source_tags(graph) - 2,
-        restart=graph.restarts.get(element.name, "resume") if element.placed else "resume",
-        ingests=element.ingests,
-        region=element.region,
-        kept=kept,
-        holds=kept and element.holds,
-        marked=tuple(sorted(marked)),
-    )
+
+
+def _marked(part: Graph, region: Region | None, inlets: Mapping[str, ChannelPlan]) -> tuple[str, ...]:
+    """Name what marks the batches of an element whose region is cut by its start: sources, or roots of channels."""
+    if region is None or not region.terms.marks:
+        return ()
+    if not inlets:
+        return tuple(sorted(source.name for source in part.of_kind(Source)))
+    return tuple(sorted({channel.root for channel in inlets.values() if channel.marks}))
 
 
 def _read_beside(graph: Graph, entry: Intake) -> frozenset[str]:

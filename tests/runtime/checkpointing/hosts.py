@@ -153,7 +153,9 @@ class Host(Element):
         waiting = self.record.batch + 1
         fresh = [FreshPage(*page) for page in came["fresh"]]
         self.checkpointer.note(self.record, fresh, came["entered"], waiting)
-        Retention(self._site).collect(self.record, waiting, holding=self.checkpointer.holding)
+        Retention(self._site).collect(
+            self.record, waiting, again=self.checkpointer.oldest_batch, holding=self.checkpointer.holding
+        )
 
     def save(self, operator: str) -> None:
         """Let an operator's checkpoint be due."""

@@ -116,7 +116,8 @@ def test_who_dies_on_the_way_from_a_chosen_cut_begins_there_again(
 ) -> None:
     place = Place(str(tmp_path / "out"))
     job: dict[str, Any] = {"topology": "chain", "sink": "each", "period": "100ms", "work": str(tmp_path)}
-    job |= {"place": place.spec(), "traps": [], "supervised": False}
+    job |= {"place": place.spec(), "traps": []}
+    job |= {"attempts": 5, "supervised": False, "reset": False}
     options = {"batch_rows": 20, "buckets": 4, "parallelism": 2, "master": "local[2]"}
 
     def die(number: int, crash_at: str, where: dict[str, str]) -> None:

@@ -22,10 +22,11 @@ from riprap.feeds import listed_feed
 from riprap.feeds.listed_feed import ListedFeed
 from riprap.operators.source import Source
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
+from riprap.runtime.checkpointing.schedule import comes_back
 from riprap.runtime.inlets import ChannelInflow
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.restoring import restore
-from riprap.state.ledger import MARK, BatchRecord, mark_of
+from riprap.state.ledger import MARK, BatchRecord, Ledger, mark_of
 from riprap.state.windows import restrict
 
 SCHEMA = "k string, v bigint"
@@ -222,3 +223,30 @@ def test_what_is_saved_is_the_state_of_a_marked_batch(
     now = saved_state(fleet, "sums")
     assert now is not None
     assert now[0] == host.record.batch
+
+
+@pytest.mark.parametrize(
+    ("marked", "unmarked", "cuts", "expected"),
+    [
+        ([], [], [], True),  # nothing has come in yet
+        ([0, 1, 2], [], [], True),  # from the beginning
+        ([], [0, 1, 2], [], False),  # the region is new: before it, input was not kept
+        ([2, 3], [0, 1], [], False),
+        ([4, 5, 6], [], [], False),  # what was before is kept no more
+        ([4, 5, 6], [], [4], True),
+        ([], [4, 5, 6], [6], True),
+        ([6], [4, 5], [5], True),
+        ([4], [5, 6], [4], False),
+        ([5, 6], [], [3], False),
+    ],
+)
+def test_what_an_element_can_come_back_from(
+    tmp_path: Path, marked: list[int], unmarked: list[int], cuts: list[int], expected: bool
+) -> None:
+    ledger = Ledger(str(tmp_path))
+    ledger.begin(BUCKETS)
+    for batch in marked:
+        ledger.write(BatchRecord(epoch=0, batch=batch, sources={MARK: ({"read": 0}, {"read": 0})}))
+    for batch in unmarked:
+        ledger.write(BatchRecord(epoch=0, batch=batch))
+    assert comes_back(ledger, cuts) == expected

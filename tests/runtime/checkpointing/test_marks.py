@@ -133,7 +133,8 @@ def test_a_run_that_had_no_cut_is_saved_at_once(spark: SparkSession, tmp_path: P
     options = {**OPTIONS, "trigger": "10ms"}
     app = scanned(tmp_path / "in", tmp_path / "out", None)
     with app.run(spark=spark, runs=tmp_path / "runs", **options) as run:
-        wait_until(lambda: run.running and run.progress().batches >= 6, seconds=60)
+        everything = {"totals": 250, "largest": 250}
+        wait_until(lambda: run.running and run.progress().tuples_out == everything, seconds=60)
         run.stop(resume=True)
     app = scanned(tmp_path / "in", tmp_path / "out", BY_FILE)
     with app.run(spark=spark, folder=run.folder, **options) as again:

@@ -103,7 +103,10 @@ def saved(folder: Path) -> int:
 
 
 def list_cuts(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    assert main(["state", "list", str(folder)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # A narrow screen would wrap the headings.
+        patch.setenv("COLUMNS", "160")
+        assert main(["state", "list", str(folder)]) == 0
     assert "batches to compute again" in capsys.readouterr().out
     assert main(["state", "list", str(folder), "--json"]) == 0
     cuts: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["cuts"]

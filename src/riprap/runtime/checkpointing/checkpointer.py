@@ -34,6 +34,7 @@ from riprap.runtime.checkpointing.schedule import (
     Status,
     Taken,
     batch_to_save,
+    comes_back,
     cuts_of,
 )
 from riprap.runtime.checkpointing.values import manifest_of, values_for
@@ -92,9 +93,9 @@ class Checkpointer:
             # Nobody knows yet whether the newest cut is complete.
             self._cut = max((t.newest_version for t in self._operators.values()), default=-1)
             self._groups = {protection.element: tuple(self._operators.values())}
-            # From a cut, or from the beginning.
-            comes_back = cuts_of(self._operators.values()) or -1 in self._site.ledger.batches()
-            if protection.marks and (protection.at_once or not comes_back):
+            if protection.marks and (
+                protection.at_once or not comes_back(self._site.ledger, cuts_of(self._operators.values()))
+            ):
                 for tracked in self._operators.values():
                     tracked.aim()
         else:

@@ -13,7 +13,7 @@ from riprap.runtime.checkpointing.protection import Protected, Range
 from riprap.state.checkpoints.increments import SlotState
 from riprap.state.checkpoints.index import Came
 from riprap.state.checkpoints.versions import Versions
-from riprap.state.ledger import BatchRecord
+from riprap.state.ledger import MARK, BatchRecord, Ledger
 
 
 class FreshPage(NamedTuple):
@@ -187,6 +187,20 @@ class PendingOperator:
 def cuts_of(operators: Iterable[PendingOperator]) -> list[int]:
     """Return the batches as of which all of some operators are saved, the newest first."""
     return sorted(set.intersection(*(set(o.versions.by_batch()) for o in operators)), reverse=True)
+
+
+def comes_back(ledger: Ledger, cuts: Collection[int]) -> bool:
+    """Say whether an element of marked batches can come back to what is on record, from a cut or from the beginning.
+
+    Input is kept for the batches that it has had since its region marks them: those before say nothing of marks.
+    """
+    batches = set(ledger.batches())
+    for batch in sorted(batches, reverse=True):
+        if batch in cuts or batch < 0:
+            return True
+        if batch - 1 not in batches or MARK not in ledger.get(batch).sources:
+            return False
+    return True
 
 
 def batch_to_save(group: Sequence[PendingOperator]) -> int:
