@@ -202,4 +202,4 @@ class Running:
         for home in (folder / "elements").iterdir():
             await_saver(home, print)
         assert not some or list(page_folder(folder).glob("*/*/*.page")), "there was no memory to lose"
-        lose_host(folder)
+        lose_host(folder, some=some)
