@@ -17,6 +17,9 @@ nothing happens. Faults are said in words:
     executor:1400 Spark's executor, which is a process of its own then, dies
     host:1200                   of a supervised run, the driver and all it started die, and its pages go
     table:1200                  the table of a lookup changes
+
+Who is to die while a cut is read needs one: in the first life, what reads is held up until a cut is complete. Tasks
+read batches in a step of their own only if these are large; where they are to die in it, those of a few rows are.
 """
 
 from __future__ import annotations
@@ -47,6 +50,11 @@ class Life:
             if step:
                 return f"parent@{step}" if who == "driver" and step.startswith("checkpoint-") else step
         return None
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether a worker dies in a step in which tasks read, and do no more."""
+        return (self.crash_at or "").partition(":")[0] in ("read", "shared")
 
     @property
     def traps(self) -> tuple[tuple[str, int], ...]:
@@ -112,6 +120,15 @@ class Case:
     def quick(self) -> bool:
         """Whether it is one of those that are run with all tests."""
         return self in QUICK
+
+    @property
+    def restored(self) -> str | None:
+        """The element that somebody dies of while its cut is read, "" if it may be any; None if nobody dies then."""
+        for life in self.lives:
+            step, _, rest = (life.crash_at or "").partition(":")
+            if step.startswith("restore-"):
+                return rest.partition(":")[2]
+        return None
 
     @property
     def attempts(self) -> int:
@@ -189,8 +206,8 @@ def _matrix() -> Iterator[Case]:
             )
             yield Case(topology, (life("driver:1200", wiped=True), life(f"driver@{step}")), "sqlite")
     for step in WORKER_STEPS:
-        yield Case("chain", (life(f"worker@{step}:40"),))
-        yield Case("elements", (life(f"worker@{step}:40", "driver:1600", wiped=True),))
+        yield Case(_for_step("chain", step), (life(f"worker@{step}:40"),))
+        yield Case(_for_step("elements", step), (life(f"worker@{step}:40", "driver:1600", wiped=True),))
     for step in AGENT_STEPS:
         lives = (life(f"agent@checkpoint-{step}:3", "driver:1600", wiped=True),)
         yield Case(_for_step("elements", step), lives)
@@ -300,8 +317,9 @@ def _kafka() -> Iterator[Case]:
 
 
 def _for_step(topology: str, step: str) -> str:
-    """Return a topology that comes by a step: it takes an operator with two windows to be between their values."""
-    return "diamond" if step == "between" else topology
+    """Return a topology that comes by a step: it takes an operator with two windows to be between their values, and
+    files whose rows take decoding to share that."""
+    return {"between": "diamond", "shared": "byfile"}.get(step, topology)
 
 
 CASES: Sequence[Case] = tuple(

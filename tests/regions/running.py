@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from riprap.runtime.supervision.real_crashes import kill_host
 
 OPTIONS: Mapping[str, Any] = {"batch_rows": BATCH, "buckets": 4, "parallelism": 2}
 CLUSTER = "local-cluster[1,2,1024]"
+# From here on what reads is held up until there is a cut, where one is to be read.
+HELD_UP_FROM = 400
 # These are told when what is gone is brought back.
 BACK = {"restored", "computed again", "gone back"}
 
@@ -97,9 +99,12 @@ class Running:
     def _traps(self, life: Life) -> tuple[Trap, ...]:
         paths = {"store-down": "store", "store-up": "store", "table": ""}
         paths |= {what: f"{what}-done" for what in ("host", "server-down", "server-up")}
-        return tuple(
+        traps = [
             Trap(seq, what, str(self.work / paths[what]) if what in paths else "") for what, seq in life.traps
-        )
+        ]
+        if life is self.case.lives[0] and self.case.restored is not None:
+            traps.insert(0, Trap(HELD_UP_FROM, "cut", str(self.work / "runs"), self.case.restored))
+        return tuple(traps)
 
     @property
     def _store(self) -> str:
@@ -139,11 +144,12 @@ class Running:
             "period": self.case.period,
             "work": str(self.work),
             "place": self.place.spec(),
-            "traps": [[trap.seq, trap.what, trap.path] for trap in self._traps(life)],
+            "traps": [astuple(trap) for trap in self._traps(life)],
             "attempts": self.case.attempts,
             "options": {**self._which, "master": CLUSTER if life.cluster else "local[2]"},
             "supervised": life.supervised,
             "reset": "reset" in life.faults,
+            "reads_apart": life.reads_apart,
         }
         program = self.programs.start("run_topology.py", work, spec, life.crash_at)
         if "host" in dict(life.traps):
@@ -202,4 +208,4 @@ class Running:
         for home in (folder / "elements").iterdir():
             await_saver(home, print)
         assert not some or list(page_folder(folder).glob("*/*/*.page")), "there was no memory to lose"
-        lose_host(folder)
+        lose_host(folder, some=some)

@@ -20,17 +20,24 @@ import psutil
 import pyarrow as pa
 from tests.regions.tables import write_table
 
+from riprap.runtime.checkpointing.cut_log import CutLog
+
 # How long a trap waits for what it is to wait for, at most.
 _PATIENCE_SECONDS = 120.0
+# How long a batch is held up: files that gather rows are written between batches.
+_BATCH_HELD_UP_SECONDS = 0.25
+# These happen with each batch from their tuple on.
+_LASTING = ("error", "cut")
 
 
 @dataclass(frozen=True)
 class Trap:
-    """What happens at a tuple: ``path`` is the store's folder, or what is waited for."""
+    """What happens at a tuple: ``path`` is the store's folder, or what is waited for, of ``element`` if it has any."""
 
     seq: int
     what: str
     path: str = ""
+    element: str = ""
 
 
 class SprungError(Exception):
@@ -45,7 +52,7 @@ def trap_function(traps: Sequence[Trap], markers: str) -> Callable[[pa.Array], p
         for trap in traps:
             if newest >= trap.seq:
                 marker = _marker(Path(markers), trap)
-                if _mark(marker) or (trap.what == "error" and not is_over(marker)):
+                if _mark(marker) or (trap.what in _LASTING and not is_over(marker)):
                     SPRINGS[trap.what](trap)
         return seq
 
@@ -167,6 +174,18 @@ def _wait(trap: Trap) -> None:
         time.sleep(0.01)
 
 
+def _hold_up(trap: Trap) -> None:
+    """Let a batch take a while longer, unless a cut is complete."""
+    deadline = time.monotonic() + _BATCH_HELD_UP_SECONDS
+    while not _is_cut(trap) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _is_cut(trap: Trap) -> bool:
+    logs = (CutLog(path.parent.parent, path.stem) for path in Path(trap.path).glob("*/*/cuts/*.json"))
+    return any(trap.element in ("", *cut.elements) for log in logs for cut in log.read())
+
+
 SPRINGS: dict[str, Callable[[Trap], Any]] = {
     "error": _error,
     "worker": _kill_worker,
@@ -182,4 +201,5 @@ SPRINGS: dict[str, Callable[[Trap], Any]] = {
     "server-up": _wait,
     "host": _wait,
     "table": _change_table,
+    "cut": _hold_up,
 }

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("process", "its driver process, and every PE in it (default)"),
         ("executor", "an executor of that process, or a Python worker where Spark runs inside of it"),
-        ("host", "the driver process and all it started; the PE's pages in shared memory are wiped"),
+        ("host", "that process and all it started; its pages in shared memory are wiped, of every PE in it"),
     ):
         what.add_argument(f"--{name}", dest="what", action="store_const", const=name, help=text)
 

@@ -2,7 +2,7 @@
 
 ``handed``, one line of fixed length that is written over once a batch has been handed over:
 
-    riprap-handed/1 0000000012
+    riprap-handed/1 0000000012          or -000000001: none has been
 
 A process that dies in between leaves it behind the ledger by a few batches, which are then handed over again. It is not
 forced to disk: after a power cut it may be older, or empty, and then what is newer counts as not handed over.
@@ -56,7 +56,7 @@ class Delivery:
             # A power cut: nobody knows.
             return -1
         kind, _, batch = text.strip().partition(" ")
-        if kind != FORMAT or not batch.isdecimal():
+        if kind != FORMAT or not batch.removeprefix("-").isdecimal():
             raise FormatError(
                 f"{self._path} is not of format {FORMAT}. Remove it: the newest batch is then handed over again"
             )

@@ -58,6 +58,13 @@ class Link:
         while (messages := self.receive()) is not None:
             yield from messages
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether the other end is closed, though there may be messages from it that are still to be read."""
+        poll = select.poll()
+        poll.register(self.incoming, 0)
+        return bool(poll.poll(0))
+
     def close_outgoing(self) -> None:
         """Say that there is no more to say: the other end's messages come to an end."""
         with self._writing:

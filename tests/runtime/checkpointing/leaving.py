@@ -35,10 +35,10 @@ def still_running(run: rr.Run) -> bool:
     return True
 
 
-def lose_host(run_folder: Path) -> None:
-    """Wipe what a run has in the host's memory."""
+def lose_host(run_folder: Path, *, some: bool = True) -> None:
+    """Wipe what a run has in the host's memory; unless there is to be ``some``, there may be nothing."""
     for name in ("state", "results"):
-        shutil.rmtree(page_folder(run_folder) / name)
+        shutil.rmtree(page_folder(run_folder) / name, ignore_errors=not some)
 
 
 def events(run_folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -20,10 +20,12 @@ from tests.runtime.harness import wait_until
 
 import riprap as rr
 from riprap.errors import StoreError
-from riprap.runtime.agent import handle
+from riprap.runtime.agent import FORMAT, handle
+from riprap.runtime.agent.__main__ import Agent
 from riprap.runtime.agent.handle import HiredAgent, Saver
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.link import Link
 from riprap.testing import crash_at
 
 STEPS = ("values", "between", "manifest", "versioned", "collecting")
@@ -160,6 +162,34 @@ def test_a_driver_that_dies_leaves_an_agent_that_finishes(tmp_path: Path) -> Non
     process.stdout.close()
     await_saver(home, lambda kind, **_: told.append(kind))
     assert told == ["agent killed"]
+
+
+def test_one_that_is_told_of_an_element_by_who_is_gone_leaves_it_alone(tmp_path: Path) -> None:
+    # It started so late that its driver had died, and who took the run up had no lock to wait for.
+    fleet = fleet_of(tmp_path)
+    batch(fleet, 0)
+    (host,) = fleet.hosts.values()
+    host.checkpointer.stop()
+    home, saved = Path(host.protection.home), versions(fleet)
+    to_read, to_write = os.pipe()
+    from_read, from_write = os.pipe()
+    driver = Link(from_read, to_write)
+    record = host.record.to_json()
+    driver.send(
+        "open", format=FORMAT, protection=host.protection.to_json(), folder=str(tmp_path), record=record,
+        waiting=1, statuses={},
+    )  # fmt: skip
+    driver.send("batch", place=str(home), record=record, waiting=1, fresh=[], entered={})
+    driver.close_outgoing()
+
+    Agent(Link(to_read, from_write)).serve()
+
+    os.close(to_read)
+    os.close(from_write)
+    assert driver.receive() is None, "it said something"
+    os.close(from_read)
+    assert versions(fleet) == saved
+    await_saver(home, pytest.fail)
 
 
 def test_it_needs_no_spark(agents: list[HiredAgent]) -> None:

@@ -1,9 +1,11 @@
 """Run an application of tests/regions/topologies.py as a job says, in a session of its own or supervised.
 
 {"topology": "chain", "sink": "each", "period": "100ms", "work": "...", "place": {...}, "traps": [[1200, "driver", ""]],
- "attempts": 5, "options": {"runs": "..."}, "supervised": false, "reset": false}
+ "attempts": 5, "options": {"runs": "..."}, "supervised": false, "reset": false,
+ "reads_apart": false}
 
-With ``reset``, what was halted in an earlier life is to begin anew.
+With ``reset``, what was halted in an earlier life is to begin anew; with ``reads_apart``, tasks read batches of a few
+rows in a step of its own, too.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from tests.regions.sinks import Place
 from tests.regions.traps import Trap
 
 import riprap as rr
-from riprap.runtime import Patience, supervise
+from riprap.runtime import Patience, shares, supervise
+from riprap.runtime.resident import rounds
 from riprap.runtime.supervision.requests import ask_to_reset
 
 
@@ -33,7 +36,10 @@ def run_topology(
     options: dict[str, Any],
     supervised: bool,
     reset: bool,
+    reads_apart: bool = False,
 ) -> None:
+    if reads_apart:
+        rounds.LEAST_AHEAD = shares.LEAST_REPEATED = 1
     set_off = [Trap(*trap) for trap in traps]
     app = application(topology, sink, Path(work), Place(**place), set_off, period=period, attempts=attempts)
     options = {"config": {"spark.log.level": "OFF"}, **options}

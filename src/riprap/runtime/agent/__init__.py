@@ -12,7 +12,8 @@ it. A save goes on when the driver is gone; then the agent ends. When the agent 
 begins with the whole state of the newest record.
 
 While an agent has an element, it holds a lock, ``elements/<name>/saver.lock``: a driver that takes the run up waits for
-it, so that what it restores is what there is.
+it, so that what it restores is what there is. An agent that comes to an ``open`` only when its driver is gone leaves
+the element alone: another may have it.
 """
 
 FORMAT = "riprap-agent/3"

@@ -17,7 +17,7 @@ import psutil
 
 from riprap.errors import FormatError, RiprapError
 from riprap.runtime.agent import FORMAT
-from riprap.runtime.agent.element import KeptElement
+from riprap.runtime.agent.element import DriverGoneError, KeptElement
 from riprap.runtime.checkpointing.protection import ElementProtection
 from riprap.runtime.checkpointing.schedule import FreshPage, Status
 from riprap.runtime.link import Link, Message
@@ -45,7 +45,7 @@ class Agent:
             match message:
                 case {"say": "open"}:
                     self._open(message)
-                case {"say": "batch", "place": place}:
+                case {"say": "batch", "place": place} if place in self._elements:
                     self._elements[place].take(
                         BatchRecord.from_json(message["record"]),
                         [FreshPage(slot, (low, high), page) for slot, (low, high), page in message["fresh"]],
@@ -78,6 +78,9 @@ class Agent:
                 self._turn,
                 self._link,
             )
+        except DriverGoneError:
+            # It started too late, and nobody listens.
+            return
         except (RiprapError, OSError) as error:
             self._link.send("refused", place=place, error=type(error).__name__, message=str(error))
         else:

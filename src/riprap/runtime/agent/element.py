@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from riprap.errors import RunError
 from riprap.runtime.agent.lock import hold
 from riprap.runtime.checkpointing.checkpointer import Checkpointer
 from riprap.runtime.checkpointing.cut_log import CutLog
@@ -18,6 +19,10 @@ from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Link
 from riprap.runtime.retention import Retention
 from riprap.state.ledger import BatchRecord
+
+
+class DriverGoneError(RunError):
+    """Raised for an element that belongs to another driver by now, or to none."""
 
 
 class KeptElement:
@@ -38,6 +43,9 @@ class KeptElement:
         self._retention = Retention(protection.site)
         self._lock = hold(Path(protection.home))
         try:
+            if link.hung_up:
+                # Looked at with the lock in hand: who takes the run up has not waited for an agent that had none yet.
+                raise DriverGoneError(f"the driver that told of {protection.home} is gone")
             self._checkpointer = Checkpointer(
                 protection,
                 record,

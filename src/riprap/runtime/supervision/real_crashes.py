@@ -52,7 +52,10 @@ def workers_of(run: Path, element: str) -> list[psutil.Process]:
 
 
 def kill_host(run: Path, element: str) -> Killed:
-    """Kill an element's driver process with all it started, and wipe the element's pages, as if a host were lost."""
+    """Kill an element's driver process with all it started, and wipe its pages, as if a host were lost.
+
+    Other elements of the process lose theirs, too: they were in the memory of the same host.
+    """
     presence = _find(run, element)
     driver = _driver(presence)
     # Its agent is in a session of its own.
@@ -61,7 +64,7 @@ def kill_host(run: Path, element: str) -> Killed:
     for victim in victims:
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.suspend()
-    pages = wipe_pages(presence.pages[element])
+    pages = wipe_pages(folder for folders in presence.pages.values() for folder in folders)
     for victim in reversed(victims):
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
