@@ -50,7 +50,7 @@ def two_elements() -> list[Plan]:
 def outflow_of(plan: Plan, setting: Setting) -> Outflow:
     (outlet,) = plan.graph.of_kind(Outlet)
     channels = plan.outlets[outlet.ports[0][0]]
-    return Outflow(outlet, channels, Path(setting.folder) / "channels", setting.site.results)
+    return Outflow(outlet, channels, Path(setting.folder), setting.site.results)
 
 
 def publish(outflow: Outflow, batch: int, *, end: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,18 @@ from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
 
 
+def _everybody(reader: str) -> bool:
+    return True
+
+
 class ChannelWriter:
     """The one writer of a channel.
 
     Tuples have the columns of ``schema`` and ``tags`` int64 columns ``$0``, ``$1``, ...: the tag, by which the stream
     is ordered. They are laid down by the bucket of their key; without a key there is one bucket. What every one of
-    ``readers`` has acknowledged may be trimmed. With ``holds``, segments are held in a folder that no reader looks into
-    until they are released, and can be taken back.
+    ``readers`` has acknowledged may be trimmed; those who do not count for now, as ``counts`` says, have no say in it.
+    With ``holds``, segments are held in a folder that no reader looks into until they are released, and can be taken
+    back. ``notes`` is the folder in which readers note how far they are, where that is another.
     """
 
     def __init__(
@@ -51,8 +56,12 @@ class ChannelWriter:
         buckets: int,
         readers: Sequence[str],
         holds: bool = False,
+        notes: Path | None = None,
+        counts: Callable[[str], bool] = _everybody,
     ) -> None:
         self._folder = folder
+        self._notes = notes or folder
+        self._counts = counts
         self._channel = Channel(stream=stream, key=key, buckets=buckets, tags=tags, schema=schema)
         self._readers = tuple(readers)
         self._channel.make(folder)
@@ -169,13 +178,35 @@ class ChannelWriter:
         """Take back that nothing more comes: a run that had used up its input is taken up again."""
         (self._folder / FINISHED).unlink(missing_ok=True)
 
+    @property
+    def acknowledged(self) -> int | None:
+        """The frontier up to which all readers that count are done, None if one of them has not begun."""
+        counting = filter(self._counts, self._readers)
+        done = [Notes.find(self._notes, reader).acknowledged for reader in counting]
+        if None in done:
+            return None
+        return min((frontier for frontier in done if frontier is not None), default=self.frontier)
+
     def trim(self) -> int:
         """Remove the segments that every reader has acknowledged, but never the newest; return how many."""
-        done = [Notes.find(self._folder, reader).acknowledged for reader in self._readers]
-        newest = self.frontier
-        if None in done or newest is None:
-            return 0
-        return self._index.trim(min((frontier for frontier in done if frontier is not None), default=newest))
+        done = self.acknowledged
+        return 0 if done is None else self._index.trim(done)
+
+    def begin_at(self, batch: int, frontier: int, sources: Mapping[str, Sequence[Any]]) -> None:
+        """Begin a log with the batch after one whose frontier another log has reached: what lies before is there."""
+        channel = self._channel
+        self._newest = write_segment(
+            self._folder,
+            [],
+            stream=channel.stream,
+            schema=channel.columns,
+            batch=batch,
+            frontier=frontier,
+            previous=frontier,
+            sources=sources,
+            ends={DATA: 0, PUNCTUATION: 0},
+        )
+        self._index.add(self._newest.name)
 
     def _cut(self, tuples: pa.RecordBatch, rows: pa.RecordBatch) -> list[NewBlock]:
         """Cut tuples up by bucket, each with its place in the batch."""

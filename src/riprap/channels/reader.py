@@ -46,9 +46,11 @@ class ChannelReader:
     Opening does nothing; the channel need not be there yet.
     """
 
-    def __init__(self, folder: Path, reader: str) -> None:
+    def __init__(self, folder: Path, reader: str, *, notes: Path | None = None) -> None:
         self._folder = folder
         self._reader = reader
+        # Where replicas write a log each, what readers note is of all of them.
+        self._notes = notes or folder
         self._channel: Channel | None = None
 
     @property
@@ -82,7 +84,7 @@ class ChannelReader:
 
         A first segment with more tuples counts as within, and none after the first of which ``upto`` is true.
         """
-        low, notes = _low(after), Notes.find(self._folder, self._reader)
+        low, notes = _low(after), Notes.find(self._notes, self._reader)
         listed = list_segments(self._folder, low)
         frontier, total = None, 0
         for name in listed[bisect_right(listed, low, key=_FRONTIER) :]:
@@ -141,27 +143,27 @@ class ChannelReader:
     @property
     def acknowledged(self) -> int | None:
         """The frontier up to which this reader is done, None at first."""
-        return Notes.find(self._folder, self._reader).acknowledged
+        return Notes.find(self._notes, self._reader).acknowledged
 
     def acknowledge(self, frontier: int) -> None:
         """Note that rows up to a frontier are never needed again; to acknowledge less than before changes nothing."""
         # What lies before is not asked for.
         self._listed(frontier, _BEYOND)
-        notes = Notes.find(self._folder, self._reader)
+        notes = Notes.find(self._notes, self._reader)
         if frontier > _low(notes.acknowledged):
-            dataclasses.replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
+            dataclasses.replace(notes, acknowledged=int(frontier)).save(self._notes, self._reader)
 
     @property
     def lost(self) -> int:
         """How many tuples it has left out for good."""
-        return sum(skip.lost for skip in Notes.find(self._folder, self._reader).skipped)
+        return sum(skip.lost for skip in Notes.find(self._notes, self._reader).skipped)
 
     def skip(self, after: int | None, upto: int) -> int:
         """Leave rows out for good, and return how many tuples are lost by it; again, the same number."""
         listed = self._listed(upto, _low(after))
         if upto <= _low(after):
             return 0
-        notes = Notes.find(self._folder, self._reader)
+        notes = Notes.find(self._notes, self._reader)
         for gap in notes.skipped:
             if (gap.after, gap.upto) == (after, upto):
                 return gap.lost
@@ -171,12 +173,12 @@ class ChannelReader:
             upto=int(upto),
             lost=sum(self._count(part) for part in parts),
         )
-        dataclasses.replace(notes, skipped=(*notes.skipped, skip)).save(self._folder, self._reader)
+        dataclasses.replace(notes, skipped=(*notes.skipped, skip)).save(self._notes, self._reader)
         return skip.lost
 
     def _wanted(self, after: int | None, upto: int) -> list[_SegmentRange]:
         """List the parts of segments that a range of frontier values takes, in order."""
-        ranges = Notes.find(self._folder, self._reader).wanted(_low(after), upto)
+        ranges = Notes.find(self._notes, self._reader).wanted(_low(after), upto)
         return self._parts(self._listed(upto, _low(after)), ranges) if ranges else []
 
     def _listed(self, upto: int, low: int) -> list[SegmentName]:

@@ -16,6 +16,7 @@ from riprap.compiler.passes import (
     refuse_policies,
     source_tags,
 )
+from riprap.compiler.replication import with_replicas
 from riprap.errors import GraphError
 from riprap.graph.graph import Graph
 from riprap.graph.guarantees import describe_guarantees
@@ -25,7 +26,7 @@ from riprap.operators.channel import Inlet, Outlet
 from riprap.operators.source import Source
 from riprap.protection import Settled
 from riprap.stage.arrival import Intake
-from riprap.stage.plan import ChannelPlan, Layout, Plan
+from riprap.stage.plan import MAIN, ChannelPlan, Layout, Plan
 
 __all__ = ["ChannelPlan", "Layout", "Plan", "compile_graph", "describe_state", "explain"]
 
@@ -51,7 +52,7 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int) -> Layout:
         _plan(graph, element, inside.get(element.name), needed, channels, roots[element.name], buckets, tasks)
         for element in elements
     )
-    return Layout(graph=graph, plans=plans, channels=tuple(channels), regions=regions)
+    return with_replicas(Layout(graph=graph, plans=plans, channels=tuple(channels), regions=regions))
 
 
 def explain(layout: Layout) -> Iterator[tuple[str, str]]:
@@ -231,6 +232,8 @@ def _plan(
         kept=kept,
         holds=kept and element.holds,
         marked=_marked(part, region, inlets),
+        group=element.group,
+        process=graph.processes.get(element.name, MAIN),
     )
 
 

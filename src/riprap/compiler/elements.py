@@ -3,7 +3,8 @@
 Operators are taken in order, each going into an element that has its inputs, unless the user placed it apart, or its
 key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
 from other elements comes by channels. A source that Spark reads is an element by itself. The borders of consistent
-regions are borders of elements, and an operator of a region that may put out something else the second time is alone.
+regions and of replica groups are borders of elements, and an operator of a region that may put out something else the
+second time is alone.
 Elements have levels, and read only from lower ones, so they never run in a circle.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,11 +21,27 @@ from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
 from riprap.graph.regions import region_by_operator
+from riprap.graph.replicas import group_by_operator
 from riprap.operators.source import Source
 
 # For each column of a stream: the columns of entries that it is a plain copy of, by entry.
 Lineage = Mapping[str, Mapping[str, str]]
 Key = Mapping[str, tuple[str, ...]]
+
+
+class Part(NamedTuple):
+    """The part of an application that an operator is in: a consistent region, a replica group, both, or neither."""
+
+    region: str | None = None
+    group: str | None = None
+
+    def __str__(self) -> str:
+        group = f"in the replica group '{self.group}'" if self.group else ""
+        region = f"in the consistent region '{self.region}'" if self.region else "autonomous"
+        return f"{group} and {region}" if group and self.region else group or region
+
+
+_ELSEWHERE = Part()
 
 
 @dataclass(slots=True)
@@ -33,7 +51,7 @@ class Draft:
     name: str
     level: int
     placed: bool = False
-    region: str | None = None
+    part: Part = _ELSEWHERE
     operators: list[Operator] = field(default_factory=list)
     entries: dict[str, pa.Schema] = field(default_factory=dict)
     key: Key | None = None
@@ -42,6 +60,14 @@ class Draft:
     origins: dict[str, frozenset[str]] = field(default_factory=dict)
     # The streams on which punctuations travel that one of its tasks alone knows of.
     private: set[str] = field(default_factory=set)
+
+    @property
+    def region(self) -> str | None:
+        return self.part.region
+
+    @property
+    def group(self) -> str | None:
+        return self.part.group
 
     @property
     def reads_sources(self) -> bool:
@@ -71,10 +97,11 @@ class Draft:
 def fuse(graph: Graph) -> tuple[Draft, ...]:
     """Put every operator into a processing element; each element comes after those it reads from."""
     elements: list[Draft] = []
-    regions = region_by_operator(graph)
+    regions, groups = region_by_operator(graph), group_by_operator(graph)
     for operator in graph:
-        region = regions.get(operator.name)
-        home = _home(graph, elements, operator, region.name if region is not None else None)
+        region, group = regions.get(operator.name), groups.get(operator.name)
+        part = Part(region.name if region is not None else None, group.name if group is not None else None)
+        home = _home(graph, elements, operator, part)
         _enter(graph, home, operator)
     _check_loops(graph, elements)
     for element in elements:
@@ -91,35 +118,33 @@ def fuse(graph: Graph) -> tuple[Draft, ...]:
     return tuple(ordered)
 
 
-def _home(graph: Graph, elements: list[Draft], operator: Operator, region: str | None) -> Draft:
+def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Part) -> Draft:
     """Choose the element of an operator, or make one."""
     place = graph.places.get(operator.name)
     feeding = [_home_of(elements, graph.producer(s)) for s in operator.inputs]
     level = 1 + max((e.level for e in feeding), default=-1)
     if reads_by_spark(operator):
-        return _made(elements, Draft("", 0, region=region))
+        return _made(elements, Draft("", 0, part=part))
     if place is not None:
         for element in elements:
             if element.placed and element.name == place:
-                _check_placed(graph, element, operator, region)
+                _check_placed(graph, element, operator, part)
                 element.level = max([element.level, *(e.level + 1 for e in feeding if e is not element)])
                 return element
-        return _made(elements, Draft(place, level, placed=True, region=region))
+        return _made(elements, Draft(place, level, placed=True, part=part))
     if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
-        return _made(elements, Draft("", level))
-    if region is not None and operator.differs:
-        return _made(elements, Draft("", level, region=region))
+        return _made(elements, Draft("", level, part=Part(group=part.group)))
+    if part.region is not None and operator.differs:
+        return _made(elements, Draft("", level, part=part))
     if isinstance(operator, Source):
-        beside = (
-            e for e in elements if e.level == 0 and not e.placed and not e.ingests and e.region == region
-        )
-        return next(beside, None) or _made(elements, Draft("", 0, region=region))
+        beside = (e for e in elements if e.level == 0 and not e.placed and not e.ingests and e.part == part)
+        return next(beside, None) or _made(elements, Draft("", 0, part=part))
     highest = max(feeding, key=lambda e: e.level)
     again = (
         not (highest.replays and operator.looks_up)
         and not highest.holds
-        and _is_of(highest, operator, region)
+        and _is_of(highest, operator, part)
     )
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it, if it can do so again.
@@ -128,20 +153,20 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, region: str |
     for element in candidates:
         # It reads from lower ones only.
         above = any(e is not element and e.level >= element.level for e in feeding)
-        fits = not element.placed and not above and _is_of(element, operator, region)
+        fits = not element.placed and not above and _is_of(element, operator, part)
         if fits and _takes(graph, element, operator):
             return element
-    return _made(elements, Draft("", level, region=region))
+    return _made(elements, Draft("", level, part=part))
 
 
-def _is_of(element: Draft, operator: Operator, region: str | None) -> bool:
-    """Say whether an operator may be in an element by the region it is in.
+def _is_of(element: Draft, operator: Operator, part: Part) -> bool:
+    """Say whether an operator may be in an element by the part of the application it is in.
 
     An autonomous one that only the element feeds, and that keeps nothing, can do its work again with the region.
     """
     fed = bool(operator.inputs) and all(s in element.streams for s in operator.inputs)
-    again = region is None and fed and not operator.stateful and not operator.looks_up
-    return element.region == region or again
+    again = part.region is None and fed and not operator.stateful and not operator.looks_up
+    return element.part == part or (again and element.group == part.group)
 
 
 def reads_by_spark(operator: Operator) -> bool:
@@ -257,16 +282,13 @@ def _identity(stream: str, schema: pa.Schema) -> Lineage:
     return {name: {stream: name} for name in schema.names}
 
 
-def _check_placed(graph: Graph, element: Draft, operator: Operator, region: str | None) -> None:
-    if not _is_of(element, operator, region):
-        inner, outer = (
-            f"in the consistent region '{r}'" if r else "autonomous" for r in (element.region, region)
-        )
+def _check_placed(graph: Graph, element: Draft, operator: Operator, part: Part) -> None:
+    if not _is_of(element, operator, part):
         raise GraphError(
-            f"{operator} is placed in '{element.name}', whose operators are {inner}, and it is {outer}. A "
-            "processing element is in one region, or in none: place it elsewhere"
+            f"{operator} is placed in '{element.name}', whose operators are {element.part}, and it is {part}. A "
+            "processing element is in one region, or in none, and all of it in one replica group: place it elsewhere"
         )
-    drawn = next((o for o in (operator, *element.operators) if region is not None and o.differs), None)
+    drawn = next((o for o in (operator, *element.operators) if part.region is not None and o.differs), None)
     if drawn is not None:
         raise GraphError(
             f"{operator} is placed in '{element.name}', and '{drawn.name}' there, of a consistent region, may put out "

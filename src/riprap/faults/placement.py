@@ -121,8 +121,9 @@ def _named(graph: Graph, targets: Targets) -> Targets:
 
 
 def unprotected(graph: Graph) -> Graph:
-    """Return a graph without policies: what they would do is worked out, not run."""
-    return replace(graph, operators=tuple(replace(o, protect=None) if o.protect else o for o in graph))
+    """Return a graph without policies and replicas: what they would do is worked out, not run."""
+    bare = tuple(replace(o, protect=None) if o.protect else o for o in graph)
+    return replace(graph.without_replicas, operators=bare)
 
 
 def check_changes(campaign: Campaign, layout: Layout) -> None:

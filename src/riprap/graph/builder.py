@@ -7,6 +7,7 @@ from collections.abc import Collection
 from riprap.expressions import UserAggregate, UserFunction
 from riprap.graph.graph import Restart
 from riprap.graph.operator import Operator
+from riprap.graph.replicas import ReplicaGroup
 from riprap.graph.stream import Stream
 
 
@@ -26,6 +27,7 @@ class Builder:
         self._places: dict[str, str] = within._places if within else {}
         self._restarts: dict[str, Restart] = within._restarts if within else {}
         self._processes: dict[str, str] = within._processes if within else {}
+        self._groups: dict[str, ReplicaGroup] = within._groups if within else {}
         # Streams given out before they are made, to close a loop with; None until they are.
         self._loops: dict[str, str | None] = within._loops if within else {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from riprap.errors import GraphError
 from riprap.graph.operator import Operator
 from riprap.graph.regions import reach_of, regions_of
+from riprap.graph.replicas import ReplicaGroup, check_groups
 
 Restart = Literal["resume", "live"]
 Folded = TypeVar("Folded")
@@ -23,7 +24,7 @@ class Graph:
 
     ``places`` says in which processing element the user wants an operator, where the user said so, and ``restarts``
     where such an element goes on reading after a restart. ``processes`` names the process an element was given; those
-    that are not in it run in the main one.
+    that are not in it run in the main one. ``groups`` are operators that run as several replicas.
 
     >>> app = rr.Application("demo")
     >>> app.sink("out", app.source("words", rr.rows([], "word string")), rr.memory())
@@ -36,6 +37,7 @@ class Graph:
     places: Mapping[str, str] = field(default_factory=dict)
     restarts: Mapping[str, Restart] = field(default_factory=dict)
     processes: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[ReplicaGroup, ...] = ()
 
     @classmethod
     def of(
@@ -45,6 +47,7 @@ class Graph:
         places: Mapping[str, str] | None = None,
         restarts: Mapping[str, Restart] | None = None,
         processes: Mapping[str, str] | None = None,
+        groups: Iterable[ReplicaGroup] = (),
     ) -> Graph:
         """Check the operators as a whole and put them in order."""
         by_name: dict[str, Operator] = {}
@@ -71,11 +74,18 @@ class Graph:
             dict(places or {}),
             dict(restarts or {}),
             dict(processes or {}),
+            tuple(groups),
         )
         graph._check_ends()
         # They are found anew by whoever asks; here it is for what cannot be in one.
         regions_of(graph)
+        check_groups(graph)
         return graph
+
+    @property
+    def without_replicas(self) -> Graph:
+        """The same graph in which everything runs once."""
+        return replace(self, groups=())
 
     def __iter__(self) -> Iterator[Operator]:
         return iter(self.operators)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from riprap.compiler import Plan
 from riprap.graph.options import RunOptions
+from riprap.runtime.folder import RunFolder
 from riprap.runtime.inlets import ChannelInflow, read_channel
 from riprap.runtime.offsets import Inflow, Piece
 from riprap.runtime.settings import Setting
@@ -20,7 +21,8 @@ from riprap.stage.arrival import ReadRows
 def open_inflow(plan: Plan, setting: Setting, options: RunOptions, rates: Mapping[str, float]) -> Inflow:
     """Open the input of a plan; some sources have a rate."""
     if plan.inlets:
-        return ChannelInflow(plan, Path(setting.folder), flush=options.flush)
+        run = RunFolder(Path(setting.folder), options.clock)
+        return ChannelInflow(plan, run.path, flush=options.flush, tell=run.event)
     return SourceInflow(plan, setting, options, rates)
 
 

@@ -9,26 +9,47 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.channels import ChannelReader, Footer
+from riprap.adapters.retrying import Tell
+from riprap.channels import ChannelReader, Footer, ReplicatedReader
 from riprap.channels.tags import tag_columns, tag_fields
-from riprap.compiler import Plan
-from riprap.runtime.offsets import END, Offset, Piece, is_end
+from riprap.compiler import ChannelPlan, Plan
+from riprap.runtime.offsets import ACTIVE, END, Offset, Piece, is_end
+from riprap.runtime.switch import read_switch
 from riprap.stage.arrival import ReadRows
 from riprap.state.ledger import MARK, least_mark, mark_of
 
 
+Reader = ChannelReader | ReplicatedReader
+
+
 class Inlets:
-    """An element's readers; ``folder`` is the run's. What it says is what the channels hold at that moment."""
+    """An element's readers; ``folder`` is the run's. What it says is what the channels hold at that moment.
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    ``replicas`` says which replica of a group is read; otherwise it is the one that is active now.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, replicas: Mapping[str, str] | None = None) -> None:
         self._plan = plan
-        self._folder = folder / "channels"
+        self._run = folder
+        self._replicas = replicas or {}
 
-    def reader(self, stream: str) -> ChannelReader:
+    def reader(self, stream: str) -> Reader:
         """Open the channel that a stream comes by."""
-        return ChannelReader(self._folder / self._plan.inlets[stream].name, self._plan.name)
+        channel = self._plan.inlets[stream]
+        folder = self._run / "channels" / channel.name
+        if channel.group is None:
+            return ChannelReader(folder, self._plan.name)
+        return ReplicatedReader(folder, self._plan.name, self._preferred(channel, channel.group))
 
-    def of(self, root: str) -> list[ChannelReader]:
+    def _preferred(self, channel: ChannelPlan, group: str) -> str | None:
+        """Name the replica whose log is read, None for whichever is ahead."""
+        if group in self._replicas:
+            return self._replicas[group]
+        if channel.failover == "ahead":
+            return None
+        return self._plan.replica if group == self._plan.group else read_switch(self._run, group).active
+
+    def of(self, root: str) -> list[Reader]:
         """Open the channels whose frontiers count the same."""
         return [self.reader(stream) for stream, c in self._plan.inlets.items() if c.root == root]
 
@@ -80,14 +101,17 @@ class Inlets:
 class ChannelInflow:
     """Channels: an offset is, for each root, the frontier up to which all of its channels are read."""
 
-    def __init__(self, plan: Plan, folder: Path, *, flush: bool) -> None:
+    def __init__(self, plan: Plan, folder: Path, *, flush: bool, tell: Tell) -> None:
         self._plan = plan
+        self._folder = folder
         self._inlets = Inlets(plan, folder)
         self._flush = flush
+        self._choice = ReplicaChoice(plan, folder, tell)
 
     def initial(self) -> Offset:
         marks = {MARK: dict.fromkeys(self._plan.marked, 0)} if self._plan.marked else {}
-        return dict.fromkeys(self._plan.roots) | marks | ({END: 0} if self._flush else {})
+        active: Offset = {ACTIVE: {}} if self._choice.groups else {}
+        return dict.fromkeys(self._plan.roots) | marks | active | ({END: 0} if self._flush else {})
 
     def fix(self) -> None: ...
 
@@ -95,16 +119,20 @@ class ChannelInflow:
 
     def latest(self, start: Offset, rows: int) -> Offset:
         end, flush, over = dict(start), self._flush, self._flush
+        active = self._choice.of(start)
+        inlets = Inlets(self._plan, self._folder, replicas_of(active))
         marks = {root: start[MARK].get(root, 0) for root in self._plan.marked}
         everywhere = least_mark(marks)
         for root in self._plan.roots:
             # At a mark one waits for the others to come to it; and no batch has tuples of before and after.
             waits, upto = marks.get(root, 0) > everywhere, mark_at if root in marks else None
             frontiers = []
-            for reader in self._inlets.of(root):
+            for reader in inlets.of(root):
                 # In this order: what is there once a channel has all is all there will ever be.
                 whole = flush and has_all(reader)
-                further = reader.next(start[root], rows, upto=upto)
+                passed = self._choice.passed(root, active, start[root])
+                further = reader.next(start[root], rows, upto=upto) if passed is None else passed
+                further = self._choice.within(root, active, further)
                 over &= whole and further is None
                 # One that has ended holds up none that goes further: their last batches are after its own.
                 if not whole or further is not None:
@@ -115,6 +143,9 @@ class ChannelInflow:
                     marks[root] = self._mark(root, end[root]) or marks[root]
         if marks:
             end[MARK] = marks
+        if active and end != start:
+            # Without anything new it makes no batch.
+            end[ACTIVE] = {**start[ACTIVE], **active}
         if over and not start.get(END):
             root = self._plan.root
             if end.get(root) is not None:
@@ -131,11 +162,90 @@ class ChannelInflow:
     def pieces(self, start: Offset, end: Offset, *, alone: bool = False) -> list[Piece]:
         frontiers = {root: (start[root], end[root]) for root in self._plan.roots}
         ends, frontier = is_end(start, end), end.get(self._plan.root)
-        tasks = range(1 if alone else self._plan.tasks)
-        return [Piece(task, {}, frontiers, ends, frontier, alone) for task in tasks]
+        tasks, replicas = range(1 if alone else self._plan.tasks), replicas_of(end.get(ACTIVE, {}))
+        return [Piece(task, {}, frontiers, ends, frontier, alone, replicas) for task in tasks]
 
     def commit(self, end: Offset) -> None:
         self._inlets.acknowledge(end)
+
+
+# For each replica group the epoch in which it is read, and the replica whose log that is.
+Active = Mapping[str, tuple[int, str]]
+
+
+def replicas_of(active: Active) -> dict[str, str]:
+    """Return which replica of each group is read."""
+    return {group: letter for group, (_, letter) in active.items()}
+
+
+class ReplicaChoice:
+    """Which replica of each group that an element reads is to be read next."""
+
+    def __init__(self, plan: Plan, folder: Path, tell: Tell) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._tell = tell
+        self.groups = {c.group: c for c in plan.inlets.values() if c.group is not None}
+
+    def of(self, start: Offset) -> Active:
+        """Choose for a batch that begins at an offset.
+
+        Where failover is plain, that replica is read which was active when what comes next was put out; and what no
+        replica put out that was active is passed over.
+        """
+        return {group: self._chosen(group, channel, start) for group, channel in self.groups.items()}
+
+    def within(self, root: str, active: Active, frontier: int | None) -> int | None:
+        """Cut a frontier down to what counts of the replicas that are read."""
+        for group, channel in self.groups.items():
+            if frontier is not None and channel.root == root and channel.failover == "plain":
+                limit = read_switch(self._folder, group).counts_up_to(active[group][0])
+                frontier = frontier if limit is None else min(frontier, limit)
+        return frontier
+
+    def _chosen(self, group: str, channel: ChannelPlan, start: Offset) -> tuple[int, str]:
+        if channel.failover == "ahead":
+            inlets = Inlets(self._plan, self._folder)
+            readers = [inlets.reader(s) for s, c in self._plan.inlets.items() if c.group == group]
+            logs = [r.chosen(start[channel.root]) for r in readers if isinstance(r, ReplicatedReader)]
+            letter = min((log for log in logs if log is not None), key=lambda log: log.frontier, default=None)
+            return 0, "a" if letter is None else letter.letter
+        if group == self._plan.group and self._plan.replica is not None:
+            return 0, self._plan.replica
+        switch = read_switch(self._folder, group)
+        if channel.failover == "exact":
+            return switch.epoch, switch.active
+        return self._plain(group, channel, start)
+
+    def _plain(self, group: str, channel: ChannelPlan, start: Offset) -> tuple[int, str]:
+        switch, at = read_switch(self._folder, group), start[channel.root]
+        epoch = start[ACTIVE].get(group, (1, ""))[0]
+        while (limit := switch.counts_up_to(epoch)) is not None and (at is None or at >= limit):
+            epoch += 1
+            since = switch.epochs[epoch - 1].since
+            if since is not None and (at is None or since > at):
+                self._pass_over(group, switch.active_in(epoch), at, since)
+                at = since
+        return epoch, switch.active_in(epoch)
+
+    def passed(self, root: str, active: Active, after: int | None) -> int | None:
+        """Return how far nothing counts after a frontier, None if what comes next does."""
+        for group, channel in self.groups.items():
+            if channel.root == root and channel.failover == "plain" and active[group][0]:
+                since = read_switch(self._folder, group).epochs[active[group][0] - 1].since
+                if since is not None and (after is None or since > after):
+                    return since
+        return None
+
+    def _pass_over(self, group: str, letter: str, after: int | None, upto: int) -> None:
+        inlets = Inlets(self._plan, self._folder, {group: letter})
+        for stream in (s for s, c in self._plan.inlets.items() if c.group == group):
+            reader = inlets.reader(stream)
+            before = reader.lost
+            reader.skip(after, upto)
+            if reader.lost > before:
+                lost = reader.lost - before
+                self._tell("lost in failover", element=self._plan.name, group=group, stream=stream, tuples=lost)
 
 
 def mark_at(segment: Footer) -> int | None:
@@ -148,7 +258,7 @@ def holds_end(segment: Footer | None) -> bool:
     return segment is not None and bool(segment.sources.get(END, (None, None))[1])
 
 
-def has_all(reader: ChannelReader) -> bool:
+def has_all(reader: Reader) -> bool:
     """Say whether a channel has all there will ever be, what is put out at the end of the input included.
 
     One that is finished need not: a run that is stopped finishes its channels too, with its windows still open.
@@ -167,7 +277,8 @@ def read_channel(plan: Plan, folder: Path, stream: str, piece: Piece) -> ReadRow
         tuples, punctuations = schema.empty_table(), pa.schema(fields).empty_table()
     else:
         span = plan.span(piece.task) if plan.keyed and channel.key else None
-        tuples, punctuations = Inlets(plan, folder).reader(stream).read(after, upto, columns, span)
+        reader = Inlets(plan, folder, piece.replicas).reader(stream)
+        tuples, punctuations = reader.read(after, upto, columns, span)
     if not plan.keyed:
         rows, task, tasks = tuples.num_rows, piece.task, plan.tasks
         first = rows * task // tasks

@@ -58,9 +58,10 @@ class Launch:
             outlet.name: Outflow(
                 outlet,
                 plan.outlets[outlet.ports[0][0]],
-                self.folder.path / "channels",
+                self.folder.path,
                 site.results,
                 holds=plan.holds,
+                replica=plan.replica,
             )
             for outlet in plan.graph.of_kind(Outlet)
         }

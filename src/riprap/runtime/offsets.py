@@ -20,6 +20,8 @@ Offset = dict[str, Any]
 FRONTIER = "$frontier"
 # In the offset of finite input that is to be flushed: 1 once its end has been planned, which is a batch of its own.
 END = "$end"
+# In the offset of what reads replicas: for each group the epoch it is in, and the replica whose log was read.
+ACTIVE = "$active"
 # Where cuts are made when a start says so, it has MARK of the ledger besides.
 # Below every frontier: nothing is complete.
 NOTHING_YET = -(2**63)
@@ -30,7 +32,8 @@ class Piece:
     """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers.
 
     Or it reads nothing and puts out what is held at the end of the input, if ``ends``: at ``frontier``, or where there
-    is none, at the batch. A small batch is ``alone``: there is no other piece, and all buckets are this task's.
+    is none, at the batch. A small batch is ``alone``: there is no other piece, and all buckets are this task's. Of groups
+    it is said which of their ``replicas`` is read.
     """
 
     task: int
@@ -39,6 +42,7 @@ class Piece:
     ends: bool = False
     frontier: int | None = None
     alone: bool = False
+    replicas: Mapping[str, str] = field(default_factory=dict)
 
     def end(self, batch: int) -> int | None:
         """Return the frontier of the end of the input, None where this is not the end."""
@@ -53,7 +57,8 @@ class Piece:
             n: (a, b, [FeedSegment(**s) for s in segments]) for n, (a, b, segments) in data["sources"].items()
         }
         frontiers = {n: (a, b) for n, (a, b) in data["frontiers"].items()}
-        return cls(data["task"], sources, frontiers, data["ends"], data["frontier"], data["alone"])
+        ends, replicas = data["ends"], data["replicas"]
+        return cls(data["task"], sources, frontiers, ends, data["frontier"], data["alone"], replicas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.channels import ChannelWriter
+from riprap.channels.replicas import begin_log, forget_logs, newest_log
 from riprap.channels.tags import is_tag, tag_columns, tag_fields
 from riprap.compiler import ChannelPlan
 from riprap.operators.channel import Outlet
 from riprap.operators.sink import Sink
 from riprap.runtime.inlets import holds_end
+from riprap.runtime.switch import counting
 from riprap.state.ledger import BatchRecord, Output
 from riprap.state.pages import PageStore
 
@@ -21,35 +24,57 @@ from riprap.state.pages import PageStore
 class Outflow:
     """Appends the batches of a stream to its channels; a batch that is there already changes nothing.
 
-    With ``holds``, readers see them once they are released.
+    ``run`` is the run's folder. With ``holds``, readers see them once they are released. A ``replica`` has a log of its
+    own in each.
     """
 
     def __init__(
         self,
         outlet: Outlet,
         channels: Sequence[ChannelPlan],
-        folder: Path,
+        run: Path,
         results: PageStore,
         *,
         holds: bool = False,
+        replica: str | None = None,
     ) -> None:
         self._outlet = outlet
         self._channels = tuple(channels)
+        self._run = run
+        self._folders = [run / "channels" / channel.name for channel in channels]
         self._results = results
+        self._holds = holds
+        self._replica = replica
         self._writers = [
-            ChannelWriter(
-                folder / channel.name,
-                stream=channel.stream,
-                schema=channel.schema,
-                tags=channel.tags,
-                key=channel.key,
-                buckets=channel.buckets,
-                readers=channel.readers,
-                holds=holds,
-            )
-            for channel in channels
+            self._writer(channel, folder, folder if replica is None else newest_log(folder, replica).folder)
+            for channel, folder in zip(self._channels, self._folders, strict=True)
         ]
         # A process may have died between two channels.
+        self._released = min(writer.released for writer in self._writers)
+
+    def _writer(self, channel: ChannelPlan, folder: Path, log: Path) -> ChannelWriter:
+        return ChannelWriter(
+            log,
+            stream=channel.stream,
+            schema=channel.schema,
+            tags=channel.tags,
+            key=channel.key,
+            buckets=channel.buckets,
+            readers=channel.readers,
+            holds=self._holds,
+            notes=folder,
+            counts=counting(self._run, channel.copies),
+        )
+
+    def begin_again(self, record: BatchRecord) -> None:
+        """Begin other logs, after a record that this replica has from another: what lies before is in other logs."""
+        assert self._replica is not None
+        assert record.frontier is not None
+        self._writers = []
+        for channel, folder in zip(self._channels, self._folders, strict=True):
+            writer = self._writer(channel, folder, begin_log(folder, self._replica, record.frontier).folder)
+            writer.begin_at(record.batch, record.frontier, _spans(record))
+            self._writers.append(writer)
         self._released = min(writer.released for writer in self._writers)
 
     @property
@@ -82,8 +107,7 @@ class Outflow:
         """Append a batch that is on record, and let go of what every reader has had."""
         if self.has(record.batch):
             # Its pages may be gone with their host, and nobody needs them.
-            for writer in self._writers:
-                writer.trim()
+            self._trim()
             return
         outputs = record.outputs.get(self._outlet.name, ())
         tuples = self._read([o.page for o in outputs], self._outlet.schema)
@@ -98,9 +122,15 @@ class Outflow:
                 _one_batch(tuples.select([*channel.schema.names, *tags])),
                 _one_batch(punctuations.select(tags)) if punctuations.num_rows else None,
                 frontier=record.frontier,
-                sources={name: [start, end] for name, (start, end) in record.sources.items()},
+                sources=_spans(record),
             )
+        self._trim()
+
+    def _trim(self) -> None:
+        for folder, writer in zip(self._folders, self._writers, strict=True):
             writer.trim()
+            if self._replica is not None:
+                forget_logs(folder, self._replica, writer.acknowledged)
 
     def reopen(self) -> None:
         """Let more come, where an earlier process had said that nothing would; not after the end of the input.
@@ -124,6 +154,10 @@ class Outflow:
             return pa.schema([*schema, *tag_fields(self._channels[0].tags)]).empty_table()
         table = pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches])
         return in_order(table) if len(batches) > 1 else table
+
+
+def _spans(record: BatchRecord) -> dict[str, list[Any]]:
+    return {name: [start, end] for name, (start, end) in record.sources.items()}
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

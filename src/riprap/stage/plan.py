@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.regions import Region
+from riprap.graph.replicas import Failover
 from riprap.protection import Saving
 from riprap.stage.arrival import Intake
 
 _CLOCK = "clock/"
+# The driver process of elements that were given none.
+MAIN = "main"
 
 
 def clock_slot(clock: str) -> str:
@@ -34,6 +37,9 @@ class ChannelPlan:
 
     ``key`` is None where every reader takes all of it. ``root`` is what its frontiers count: batches of a processing
     element, or the ordering numbers of the whole application. ``marks`` is whether its segments have marks.
+
+    Where ``group`` names a replica group, each of its replicas writes a log of its own, and ``failover`` says which of
+    them is read. ``copies`` says of readers that are copies of an element of which group they are, and which replica.
     """
 
     name: str
@@ -46,6 +52,9 @@ class ChannelPlan:
     readers: tuple[str, ...]
     root: str
     marks: bool = False
+    group: str | None = None
+    failover: Failover | None = None
+    copies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +67,8 @@ class Plan:
     ``ingests``: it is a source that Spark reads, by a streaming query. ``region`` names the consistent region it is of;
     ``kept`` is whether that outlives the memory of a host: its input is kept until a cut has what came of it; then
     ``holds`` is whether nobody sees its results before that, because they may come out otherwise the second time.
-    ``marked`` names the sources, or roots, whose marks say when a cut is made; where it names none, time does.
+    ``marked`` names the sources, or roots, whose marks say when a cut is made; where it names none, time does. Of an
+    element of a replica ``group`` there is a plan for each ``replica``. ``process`` is the driver process it runs in.
     """
 
     name: str
@@ -79,6 +89,9 @@ class Plan:
     kept: bool = False
     holds: bool = False
     marked: tuple[str, ...] = ()
+    group: str | None = None
+    replica: str | None = None
+    process: str = MAIN
 
     @property
     def keyed(self) -> bool:

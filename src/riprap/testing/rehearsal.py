@@ -46,7 +46,8 @@ class Rehearsal:
     """
 
     def __init__(self, app: Application | Graph, *, buckets: int = 1) -> None:
-        self.graph = app.graph() if isinstance(app, Application) else app
+        graph = app.graph() if isinstance(app, Application) else app
+        self.graph = graph.without_replicas
         self.layout = compile_graph(self.graph, buckets=buckets, tasks=1)
         self.elements = {plan.name: self._element(plan) for plan in self.layout.plans}
         self._sources = {source.name: source for source in self.graph.of_kind(Source)}

@@ -102,7 +102,7 @@ def test_streams_of_several_roots_meet_at_each_mark(tmp_path: Path, seed: int) -
             key=channel.key, buckets=1, readers=(plan.name,),
         )  # fmt: skip
     assert len({root for root, _ in writers.values()}) == len(writers)
-    inflow = ChannelInflow(plan, tmp_path, flush=False)
+    inflow = ChannelInflow(plan, tmp_path, flush=False, tell=lambda *_, **__: None)
     offset, seen = inflow.initial(), []
     newest = dict.fromkeys(waiting, 0)
     while True:

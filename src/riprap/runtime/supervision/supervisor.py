@@ -80,7 +80,7 @@ class Supervisor:
         self._requests = Requests(folder)
         self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
         for plan in layout.plans:
-            name = graph.processes.get(plan.name, "main")
+            name = plan.process
             process = self._processes.setdefault(name, ProcessState(conditions.options.master))
             phase: Literal["halted", "waiting"] = (
                 "halted" if plan.region in self._regions.halted else "waiting"

@@ -1,0 +1,239 @@
+"""Replica groups: connected operators that run several times at once, so that another takes over when one dies.
+
+                     .-- hot~a: sums -- vwap --.
+    trades (once) ---|                         |--- bargains (once)        group 'hot': sums, vwap
+                     '-- hot~b: sums -- vwap --'
+
+Each replica reads the same streams and puts out a log of its own. ``failover`` says which of the logs those behind the
+group read:
+
+    "exact"   the active replica's; after a switch on in the other's from where they were, so nothing is lost
+    "plain"   the active replica's; after a switch the other's from where that one is, so what is between is lost
+    "ahead"   of every operator, inside the group too, whichever is ahead: nothing is ever switched
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Literal, get_args
+
+from riprap.durations import Duration, seconds
+from riprap.errors import GraphError
+from riprap.graph.checks import NAME
+from riprap.graph.location import Location
+from riprap.graph.operator import Operator
+from riprap.graph.regions import region_by_operator
+
+if TYPE_CHECKING:
+    from riprap.graph.graph import Graph
+
+Failover = Literal["exact", "plain", "ahead"]
+WayBack = Literal["peer", "own", "empty"]
+FAILOVERS: Mapping[Failover, str] = {
+    "exact": "the others go on in the log of another replica from where they were: nothing is lost",
+    "plain": "the others go on in the log of another replica from where that is: what is between is lost",
+    "ahead": "the others read whichever replica is ahead: nothing is switched, and nothing lost",
+}
+WAYS_BACK: Mapping[WayBack, str] = {
+    "peer": "from the state of a replica that is ahead",
+    "own": "from its own state, as any element does; from another's if its own is gone",
+    "empty": "with empty state",
+}
+_LETTERS = ascii_lowercase
+# In names of copies of elements and of processes, which users cannot have in theirs.
+_SEPARATOR = "~"
+
+
+def copy_name(name: str, letter: str) -> str:
+    """Name a replica's copy of an element, or its process.
+
+    >>> copy_name("hot", "a")
+    'hot~a'
+    """
+    return f"{name}{_SEPARATOR}{letter}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaGroup:
+    """Operators that run as several replicas, as :meth:`riprap.Application.replicate` describes them.
+
+    ``detect`` is after how many seconds of silence, or of being behind, an active replica is taken for lost.
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    location: Location
+    replicas: int = 2
+    failover: Failover = "exact"
+    detect: float = 1.0
+    back: WayBack = "peer"
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The replicas by name: a, b, and so on."""
+        return tuple(_LETTERS[: self.replicas])
+
+    @property
+    def compared(self) -> bool:
+        """Whether its replicas must put out the same."""
+        return self.failover != "plain"
+
+    def process(self, letter: str) -> str:
+        """Name the process of a replica."""
+        return copy_name(self.name, letter)
+
+    def describe(self) -> str:
+        """Say in a few words what it is."""
+        found = "" if self.failover == "ahead" else f", a loss found within {self.detect:g} s"
+        return f"{self.replicas} replicas, {self.failover}: {FAILOVERS[self.failover]}{found}"
+
+    def __str__(self) -> str:
+        return f"replica group '{self.name}' ({self.location})"
+
+
+def make_group(
+    name: str,
+    operators: Iterable[str],
+    location: Location,
+    *,
+    replicas: int,
+    failover: Failover,
+    detect: Duration,
+    back: WayBack,
+    hosts: Iterable[str],
+) -> ReplicaGroup:
+    """Check what users say of a group; what depends on the graph is checked with the graph."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise GraphError(
+            f"replica group at {location}: a name is letters, digits and '_', got {name!r}: replicate(name, stream, ...)"
+        )
+    where = f"replica group '{name}' ({location})"
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not 2 <= replicas <= len(_LETTERS):
+        raise GraphError(f"{where}: replicas= is a whole number from 2 to {len(_LETTERS)}, got {replicas!r}")
+    for what, given, known in (
+        ("failover", failover, get_args(Failover)),
+        ("back", back, get_args(WayBack)),
+    ):
+        if given not in known:
+            raise GraphError(f"{where}: {what}= is one of {', '.join(map(repr, known))}, got {given!r}")
+    if back == "empty" and failover != "plain":
+        raise GraphError(
+            f"{where}: back='empty' lets a replica come back that puts out something else until its state is full "
+            f"again, and failover={failover!r} takes it for a copy. Write failover='plain', or back='peer'"
+        )
+    named = tuple(hosts)
+    if named and len(named) != replicas:
+        raise GraphError(
+            f"{where}: hosts= has {len(named)} Spark masters for {replicas} replicas: give one for each, such as "
+            "'spark://host:7077'"
+        )
+    return ReplicaGroup(
+        name=name,
+        operators=tuple(operators),
+        location=location,
+        replicas=replicas,
+        failover=failover,
+        detect=seconds(f"{where}: detect=", detect),
+        back=back,
+        hosts=named,
+    )
+
+
+def group_by_operator(graph: Graph) -> dict[str, ReplicaGroup]:
+    """Return the group of each operator that is in one."""
+    return {name: group for group in graph.groups for name in group.operators}
+
+
+def describe_groups(graph: Graph) -> Iterator[str]:
+    """Say in a line for each group what it is and what it has."""
+    for group in graph.groups:
+        hosts = f"; at {', '.join(group.hosts)}" if group.hosts else ""
+        yield (
+            f"{group.name}: {', '.join(group.operators)}; {group.describe()}; a replica comes back "
+            f"{WAYS_BACK[group.back]}{hosts}"
+        )
+
+
+def check_groups(graph: Graph) -> None:
+    """Refuse what cannot be in a replica group, with what to do instead."""
+    taken: dict[str, ReplicaGroup] = {}
+    regions = region_by_operator(graph) if graph.groups else {}
+    names = {process: f"process '{process}'" for process in graph.processes.values()}
+    for group in graph.groups:
+        if group.name in names:
+            raise GraphError(f"{group}: there is a {names[group.name]} already. Give it another name")
+        names[group.name] = "replica group of that name"
+        members = [graph[name] for name in group.operators]
+        if not members:
+            raise GraphError(f"{group}: there is nothing between sources and sinks to have replicas of. Leave it out")
+        for operator in members:
+            if operator.name in taken:
+                raise GraphError(
+                    f"{group}: {operator} is in {taken[operator.name]} too. Groups do not overlap: put both into one, or "
+                    "leave it out of one"
+                )
+            taken[operator.name] = group
+            if operator.name in regions and not group.compared:
+                raise GraphError(
+                    f"{group}: {operator} is in region '{regions[operator.name].name}', whose results count exactly once, and "
+                    "failover='plain' loses some. Write failover='exact', or keep it out of regions with "
+                    "protect=rr.autonomous()"
+                )
+            _check_member(graph, group, operator)
+        apart = None if group.failover == "ahead" else _apart(graph, members)
+        if apart is not None:
+            raise GraphError(
+                f"{group}: '{apart}' and '{members[0].name}' are not connected within it. Name what is between them, or "
+                "make two groups"
+            )
+
+
+def _check_member(graph: Graph, group: ReplicaGroup, operator: Operator) -> None:
+    if not operator.ports:
+        raise GraphError(
+            f"{group}: {operator} is a source, and what two read of it would differ. Leave it out: all replicas read what "
+            "one process has read"
+        )
+    if not operator.outputs:
+        raise GraphError(
+            f"{group}: {operator} is a sink, and would get everything twice. Leave it out: it reads one replica's results"
+        )
+    place = graph.places.get(operator.name, "")
+    if place in graph.processes:
+        raise GraphError(
+            f"{group}: {operator} is placed in process '{graph.processes[place]}', and each replica has a process of its "
+            "own. Leave out process="
+        )
+    if graph.restarts.get(place, "resume") == "live":
+        raise GraphError(
+            f"{group}: {operator} is placed in '{place}', which restarts live: replicas would read different tuples. Place "
+            "it with restart='resume'"
+        )
+    if not group.compared:
+        return
+    if operator.differs:
+        raise GraphError(
+            f"{group}: {operator} may put out something else than its copy: {operator.differs}. Make it deterministic, "
+            "leave it out, or write failover='plain'"
+        )
+    if operator.looks_up:
+        raise GraphError(
+            f"{group}: {operator} reads a table that changes, each replica at a time of its own, so their results may "
+            "differ. Leave it out, or write failover='plain'"
+        )
+
+
+def _apart(graph: Graph, members: list[Operator]) -> str | None:
+    """Name an operator of a group that no path inside of it connects to the first, None if there is none."""
+    inside = {o.name for o in members}
+    reached, waiting = {members[0].name}, [members[0]]
+    while waiting:
+        operator = waiting.pop()
+        for other in (*graph.before(operator), *graph.after(operator)):
+            if other.name in inside and other.name not in reached:
+                reached.add(other.name)
+                waiting.append(other)
+    return next((o.name for o in members if o.name not in reached), None)
