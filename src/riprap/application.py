@@ -100,7 +100,8 @@ class Application(Builder):
             for o in self._operators.values()
         ]
         groups = [
-            g if g.operators else dataclasses.replace(g, operators=_inner(operators)) for g in self._groups.values()
+            g if g.operators else dataclasses.replace(g, operators=_inner(operators))
+            for g in self._groups.values()
         ]
         return Graph.of(self.name, operators, self._places, self._restarts, self._processes, groups)
 
@@ -220,7 +221,14 @@ class Application(Builder):
             raise GraphError(f"{where}: it names no operator")
         names = [operator.name for operator in self._named(where, operators)]
         made = make_group(
-            group, names, location, replicas=replicas, failover=failover, detect=detect, back=back, hosts=hosts
+            group,
+            names,
+            location,
+            replicas=replicas,
+            failover=failover,
+            detect=detect,
+            back=back,
+            hosts=hosts,
         )
         self._add_group(made)
 

@@ -142,9 +142,7 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Part) -
         return next(beside, None) or _made(elements, Draft("", 0, part=part))
     highest = max(feeding, key=lambda e: e.level)
     again = (
-        not (highest.replays and operator.looks_up)
-        and not highest.holds
-        and _is_of(highest, operator, part)
+        not (highest.replays and operator.looks_up) and not highest.holds and _is_of(highest, operator, part)
     )
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it, if it can do so again.

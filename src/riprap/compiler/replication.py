@@ -63,7 +63,8 @@ def _copies(plan: Plan, group: ReplicaGroup | None, channels: Mapping[str, Chann
         plan,
         inlets={stream: channels[channel.name] for stream, channel in plan.inlets.items()},
         outlets={
-            stream: tuple(channels[channel.name] for channel in leaving) for stream, leaving in plan.outlets.items()
+            stream: tuple(channels[channel.name] for channel in leaving)
+            for stream, leaving in plan.outlets.items()
         },
     )
     if group is None:

@@ -168,7 +168,9 @@ def check_groups(graph: Graph) -> None:
         names[group.name] = "replica group of that name"
         members = [graph[name] for name in group.operators]
         if not members:
-            raise GraphError(f"{group}: there is nothing between sources and sinks to have replicas of. Leave it out")
+            raise GraphError(
+                f"{group}: there is nothing between sources and sinks to have replicas of. Leave it out"
+            )
         for operator in members:
             if operator.name in taken:
                 raise GraphError(

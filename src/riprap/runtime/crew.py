@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from riprap.compiler import Plan
 from riprap.errors import RiprapError
 from riprap.graph.options import RunOptions
+from riprap.runtime.checkpointing.peer import Peer, peers_of
 from riprap.runtime.drain import Drain
 from riprap.runtime.element import Element
 from riprap.runtime.failures import as_riprap_error
@@ -163,7 +164,14 @@ class Crew:
         # A process may have died after the first batch, and before anybody knew that the element had started.
         resumed = resume or any(batch >= 0 for batch in site.ledger.batches())
         options = self._options.get(plan.name, self._launch.options)
-        return replace(self._launch, resume=resumed, options=options).prepare(plan, site)
+        launch = replace(self._launch, resume=resumed, options=options)
+        return launch.prepare(plan, site, lambda: self._peers(plan))
+
+    def _peers(self, plan: Plan) -> list[Peer]:
+        """Return the copies of an element that other replicas have."""
+        elements = self._launch.folder.path / "elements"
+        group = next(group for group in self._launch.graph.groups if group.name == plan.group)
+        return peers_of(plan, group.letters, lambda name: self._housing.site(name, elements / name), elements)
 
     def _start(self, element: Element, began: float) -> None:
         edge = element.edge()

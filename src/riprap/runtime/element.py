@@ -159,7 +159,7 @@ class Element:
         """Let those who read from this element have all its results, which takes a last cut."""
         if self.plan.holds:
             self._let_go_of_saver(save=True)
-            self._runner.release_all(self._launch.durable.url)
+            self._runner.release_all(self._launch.durable(self.plan).url)
 
     def _has_had(self, name: str, batch: int) -> bool:
         """Say whether a sink, or who reads a stream, has had a batch for good."""

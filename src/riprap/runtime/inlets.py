@@ -18,7 +18,6 @@ from riprap.runtime.switch import read_switch
 from riprap.stage.arrival import ReadRows
 from riprap.state.ledger import MARK, least_mark, mark_of
 
-
 Reader = ChannelReader | ReplicatedReader
 
 
@@ -245,7 +244,9 @@ class ReplicaChoice:
             reader.skip(after, upto)
             if reader.lost > before:
                 lost = reader.lost - before
-                self._tell("lost in failover", element=self._plan.name, group=group, stream=stream, tuples=lost)
+                self._tell(
+                    "lost in failover", element=self._plan.name, group=group, stream=stream, tuples=lost
+                )
 
 
 def mark_at(segment: Footer) -> int | None:

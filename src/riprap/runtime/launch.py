@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from riprap.operators.lookup import Lookup
 from riprap.operators.source import Source
 from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.checkpointing.peer import Peer, ReturningReplica, forget_unused_logs
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.element import Element
@@ -41,19 +43,24 @@ class Launch:
     options: RunOptions
     stays: bool = True
 
-    @property
-    def durable(self) -> Durable:
-        """Where checkpoints are."""
-        return Durable.of(self.folder.path, self.folder.identity, self.options.store)
+    def durable(self, plan: Plan) -> Durable:
+        """Say where an element's checkpoints are."""
+        durable = Durable.of(self.folder.path, self.folder.identity, self.options.store)
+        return replace(durable, replica=plan.replica)
 
-    def prepare(self, plan: Plan, site: Site) -> Element:
-        """Write down what an element's processes share, and open its ledger and channels; nothing runs yet."""
+    def prepare(self, plan: Plan, site: Site, peers: Callable[[], list[Peer]]) -> Element:
+        """Write down what an element's processes share, and open its ledger and channels; nothing runs yet.
+
+        ``peers`` gives its copies in other replicas, if it is in a group.
+        """
         if plan.protected and EXECUTOR in site.pages.folder:
             raise RunError(
                 f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
             )
         home = self.home(plan)
         setting = self._save_setting(plan, site, home)
+        if plan.replica is not None:
+            forget_unused_logs(plan, self.folder.path, site)
         outlets = {
             outlet.name: Outflow(
                 outlet,
@@ -74,6 +81,12 @@ class Launch:
             else:
                 agree_alone(plan, site.ledger, handed=Delivery(home).batch, tell=tell)
             await_saver(home, tell)
+            if plan.group is not None:
+                site.ledger.begin(plan.buckets)
+                group = next(group for group in self.graph.groups if group.name == plan.group)
+                ReturningReplica(plan, site, home, outlets, group.back, self.options.clock, tell).take_from(
+                    peers()
+                )
             if not plan.replays:
                 self.recovery(plan, site).run()
         else:
@@ -86,7 +99,7 @@ class Launch:
         return Recovery(
             plan=plan,
             site=site,
-            durable=self.durable,
+            durable=self.durable(plan),
             layouts=describe_state(self.graph),
             home=home,
             start=len(list(home.glob("setting-*.json"))),

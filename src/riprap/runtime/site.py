@@ -69,6 +69,13 @@ class Site:
         """Say whether a state page is there, and whole."""
         return _is_whole(self._holder(name), name)
 
+    def take_page(self, name: str, other: Site, page: str) -> None:
+        """Take in a state page of another element under a name: linked, or where that cannot be, copied."""
+        try:
+            self.pages.link(name, other.pages, page)
+        except OSError:
+            self.pages.write(name, other.find_page(page))
+
     def has_result(self, name: str) -> bool:
         """Say whether a page of results is there, and whole."""
         return _is_whole(self.results, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,7 @@ from riprap.runtime.resident.slots import share_of
 from riprap.runtime.run import Run
 from riprap.runtime.session import check_session, is_one_host, make_session
 from riprap.runtime.site import Housing, left_behind, take_hold
+from riprap.runtime.switch import run_alone
 from riprap.state.leases import sweep
 from riprap.state.pages import page_root
 
@@ -61,7 +62,8 @@ def run(graph: Graph, options: RunOptions) -> Run:
             accept_changes(folder, graph, ignore_state=options.ignore_state, fresh=options.fresh).make()
             options = replace(options, store=settle_store(folder.path, options.store))
             tasks = options.parallelism or session.sparkContext.defaultParallelism
-            stages = stages_of(layout_of(graph).plans)
+            active = run_alone(folder.path, graph.groups, options.clock())
+            stages = stages_of(alone(layout_of(graph), active))
             share = share_of(session, tasks, stages, resident=options.resident)
             held.callback(share.release)
             layout = compile_graph(
@@ -78,8 +80,9 @@ def run(graph: Graph, options: RunOptions) -> Run:
             launch = Launch(
                 graph=graph, session=session, folder=folder, resume=resume, options=options, stays=share.stays
             )
-            crew = Crew(launch, layout.plans, housing)
-            crew.begin(names := [plan.name for plan in layout.plans], resume=names if resume else ())
+            plans = alone(layout, active)
+            crew = Crew(launch, plans, housing)
+            crew.begin(names := [plan.name for plan in plans], resume=names if resume else ())
             for error in crew.errors.values():
                 crew.halt()
                 raise error
@@ -140,6 +143,11 @@ def settle(graph: Graph, options: RunOptions) -> RunOptions:
 def layout_of(graph: Graph) -> Layout:
     """Lay out an application, as far as that does not depend on where it runs."""
     return compile_graph(graph, buckets=1, tasks=1)
+
+
+def alone(layout: Layout, active: Mapping[str, str]) -> tuple[Plan, ...]:
+    """Return the plans of a run in one process, in which one replica of each group runs."""
+    return tuple(plan for plan in layout.plans if plan.group is None or active[plan.group] == plan.replica)
 
 
 def stages_of(plans: Iterable[Plan]) -> int:

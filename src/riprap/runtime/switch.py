@@ -87,7 +87,9 @@ class Switch:
         """Write it down, for good."""
         path = _path(run, group)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        save_json(path, {"format": FORMAT, "out": list(self.out), "epochs": [fields_of(e) for e in self.epochs]})
+        save_json(
+            path, {"format": FORMAT, "out": list(self.out), "epochs": [fields_of(e) for e in self.epochs]}
+        )
 
 
 # What files said, by path, as long as they are the same files.

@@ -109,6 +109,16 @@ class PageStore:
         except pa.ArrowInvalid as error:
             raise MissingPageError(f"state page '{name}' in {self.folder} cannot be read: {error}") from error
 
+    def link(self, name: str, other: PageStore, page: str) -> None:
+        """Take in a page of another store of this host under a name, without copying it.
+
+        That it is not there is a FileNotFoundError, that it cannot be linked another OSError.
+        """
+        with self._opened() as folder, other._opened() as there:
+            os.link(
+                page + _SUFFIX, name + _SUFFIX, src_dir_fd=there, dst_dir_fd=folder, follow_symlinks=False
+            )
+
     def size(self, name: str) -> int:
         """Return a page's size in bytes, 0 when it is gone."""
         try:

@@ -20,7 +20,7 @@ def saver_of(plan: Plan, site: Site, home: Path, launch: Launch, *, waiting: int
     ``waiting`` is the first batch that a sink may still ask for.
     """
     layouts = describe_state(launch.graph)
-    protection = ElementProtection.of(plan, site, launch.durable, layouts, home=home, at_once=at_once)
+    protection = ElementProtection.of(plan, site, launch.durable(plan), layouts, home=home, at_once=at_once)
     batches = site.ledger.batches()
     newest = site.ledger.get(batches[-1]) if batches else None
     return hire().open(protection, launch.folder.path, newest, launch.folder.event, waiting=waiting)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from riprap.errors import OwnershipError, RunError
+from riprap.graph.replicas import copy_name
 from riprap.ownership import read_file
 from riprap.runtime.crash import Step, reach
 from riprap.runtime.folder import read_about
@@ -27,12 +28,16 @@ _STEPS: dict[SaveStep, Step] = {
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """The address of a run's checkpoints; nothing is opened before it is needed."""
+    """The address of a run's checkpoints; nothing is opened before it is needed.
+
+    A ``replica`` has checkpoints of its own.
+    """
 
     url: str
     identity: str
     key: bytes | None = None
     own: bool = False
+    replica: str | None = None
 
     @classmethod
     def of(cls, run_folder: Path, identity: str, url: str | None) -> Durable:
@@ -41,12 +46,12 @@ class Durable:
 
     def address(self) -> dict[str, Any]:
         """Return what :meth:`at` takes, in another process too: the key is not in it."""
-        return {"url": self.url, "identity": self.identity, "own": self.own}
+        return {"url": self.url, "identity": self.identity, "own": self.own, "replica": self.replica}
 
     @classmethod
-    def at(cls, url: str, identity: str, *, own: bool) -> Durable:
+    def at(cls, url: str, identity: str, *, own: bool, replica: str | None) -> Durable:
         """Take the store at an address; the key from the file that the environment names."""
-        return cls(url, identity, _key(), own)
+        return cls(url, identity, _key(), own, replica)
 
     @property
     def never_made(self) -> bool:
@@ -62,7 +67,7 @@ class Durable:
 
     def entry(self, operator: str) -> str:
         """Name an operator's entry: a store may hold those of many runs."""
-        return f"{self.identity}/{operator}"
+        return f"{self.identity}/{operator if self.replica is None else copy_name(operator, self.replica)}"
 
     def versions(self, store: Store, operator: str) -> Versions:
         """Return the checkpoints of an operator."""
