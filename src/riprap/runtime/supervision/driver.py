@@ -8,8 +8,8 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
     retry   element                                               started     element, restore, lost, batch
     set aside  element, until it is retried                       failed      element, error, message, batch, final
     stop    finish what is under way; or, resume, leave it        caught up   element
-    halt    between two batches, at once                          beat        elements: {name: a Pulse}, quiet: for so many
-                                                                              seconds the JVM has not answered
+    halt    between two batches, at once                          beat        elements: {name: a Pulse}, quiet: seconds
+                                                                              since the JVM has answered
                                                                   ended       element
 
 A driver whose pipe is closed has lost its supervisor, and ends itself.

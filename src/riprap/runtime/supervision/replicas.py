@@ -5,8 +5,9 @@
 
     active    --it is out, or silent, or behind another for longer than ``detect``--> the one that is most ahead
 
-A switch is on disk before anybody acts on it, and it is all there is to do: readers look at the file (`runtime/switch.py`).
-A replica that was taken for lost and was not, goes on as another; that is counted (event ``false alarm``).
+A switch is on disk before anybody acts on it, and it is all there is to do: readers look at the file
+(`runtime/switch.py`). A replica that was taken for lost and was not, goes on as another; that is counted (event
+``false alarm``).
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class ReplicaGroups:
     def lost(
         self, process: str, cause: str, detect: float, processes: Mapping[str, ProcessState], *, gone: bool
     ) -> None:
-        """Let another replica take over from that of a process that has failed; it is ``gone`` if it computes nothing."""
+        """Let another replica take over from one whose process has failed; if that is ``gone``, it has to come back."""
         if process not in self._letters:
             return
         state, letter = self._letters[process]
@@ -139,7 +140,9 @@ class ReplicaGroups:
         behind = self._behind(state, others, now)
         if behind > group.detect:
             state.suspects[active] = state.position(active)
-            self._switch(state, others, f"replica {active} has been behind another for {behind:.2f} s", behind)
+            self._switch(
+                state, others, f"replica {active} has been behind another for {behind:.2f} s", behind
+            )
 
     def _behind(self, state: _GroupState, others: Collection[str], now: float) -> float:
         """Return for how long another replica has been further than the active one."""

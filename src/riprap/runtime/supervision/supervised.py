@@ -73,7 +73,9 @@ def supervise(
             spare=options.interval is not None if spare is None else spare,
             stdout=stdout,
         )
-        one_host = all(each.startswith("local") for each in (options.master or "local", *patience.standby, *hosts))
+        one_host = all(
+            each.startswith("local") for each in (options.master or "local", *patience.standby, *hosts)
+        )
         # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
         # dead as others.
         housing, lease = take_hold(folder, options.pages, options.page_limit, one_host=one_host)
