@@ -1,7 +1,8 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'regions', 'san', 'wafer']
+    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'regions',
+     'replicas', 'san', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
 """
@@ -23,6 +24,7 @@ from riprap_bench import (
     model,
     operators,
     regions,
+    replicas,
     san,
     wafer,
 )
@@ -105,6 +107,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             run=regions.run,
             table=regions.table,
             takes=("only", "repetitions", "seconds", "long_seconds"),
+            long=True,
+            goes_on=True,
+        ),
+        Benchmark(
+            name="replicas",
+            summary="how soon another replica is read, what it costs to have one, and how good results stay",
+            run=replicas.run,
+            table=replicas.table,
+            takes=("only", "repetitions", "rate", "feed"),
             long=True,
             goes_on=True,
         ),

@@ -93,6 +93,10 @@ class FolderWatch:
         """Return when each file was seen first, oldest first; while watching goes on, too."""
         return list(self._seen.values())
 
+    def files(self) -> list[tuple[Path, float]]:
+        """Return the files, too; some may be gone by now."""
+        return list(self._seen.items())
+
 
 class FolderReader(FolderWatch):
     """Reads the Parquet files of a file sink, once it is over."""

@@ -140,18 +140,18 @@ class _Killing:
     def _silence(self, run: Supervised, records: FolderWatch, number: int) -> float:
         """Kill once batches come steadily; return how long none got on record."""
         since = time.time()
-        _until(run, lambda: sum(m > since for m in records.moments()) >= _STEADY_RECORDS)
+        until(run, lambda: sum(m > since for m in records.moments()) >= _STEADY_RECORDS)
         if self.victim == "driver":
-            _until(run, lambda: run.has_spare)
+            until(run, lambda: run.has_spare)
             killed = time.time()
             kill_process(run.folder, _ELEMENT)
         else:
             worker = _busiest(workers_of(run.folder, _ELEMENT))
             killed = time.time()
             worker.kill()
-        _until(run, lambda: sum(m > killed for m in records.moments()) >= _LOOKED_AT)
+        until(run, lambda: sum(m > killed for m in records.moments()) >= _LOOKED_AT)
         if self.victim == "driver":
-            _until(run, lambda: len(run.recoveries()) > number)
+            until(run, lambda: len(run.recoveries()) > number)
             if not run.recoveries()[number].spare:
                 raise RunError("the spare did not take the place of the driver")
         return longest_silence(records.moments(), killed)
@@ -177,7 +177,8 @@ def _parts(recoveries: Sequence[Recovered]) -> dict[str, float]:
     return {name: middle([getattr(recovered, name) for recovered in recoveries]) for name in names}
 
 
-def _until(run: Supervised, condition: Callable[[], bool]) -> None:
+def until(run: Supervised, condition: Callable[[], object]) -> None:
+    """Wait for progress of a run that goes on."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         if not run.running:
