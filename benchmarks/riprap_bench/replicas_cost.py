@@ -30,17 +30,10 @@ from riprap_bench.baselines import run_bare
 from riprap_bench.checkpoint_plan import Track
 from riprap_bench.feed import FeedFiles, make_feed
 from riprap_bench.measuring import Memory, middle, spread
-from riprap_bench.replicas_plan import DESCRIBE, FIRST, READERS, Plan, Variant, options
+from riprap_bench.replicas_plan import DESCRIBE, FIRST, Plan, Variant, options
 
 # What replicas are compared with.
 BESIDE: Mapping[Variant, Variant] = {"group": "placed", "all": "placed all"}
-_SINKS: Mapping[Variant, str] = {
-    "single": FIRST,
-    "placed": READERS["hot"],
-    "group": READERS["hot"],
-    "placed all": READERS["all"],
-    "all": READERS["all"],
-}
 _WARM_UP_SHARE = 0.2
 _SAMPLE_SECONDS = 0.25
 # Adding up the pages of a large process takes the kernel milliseconds.
@@ -152,7 +145,7 @@ def measured(variant: Variant, lines: Sequence[Mapping[str, Any]], usage: Usage,
         raise RunError(f"{variant}: {came[-1] if len(came) else 0:,} events came in, of {events:,}")
     warm = int(np.searchsorted(came, _WARM_UP_SHARE * events))
     began = first[warm]["time"]
-    ended = max(line["time"] for line in lines if line["element"] == _SINKS[variant])
+    ended = max(line["time"] for line in lines if line["total"]["out"])
     rows = events - int(came[warm])
     cpu = usage.between(began, max(line["time"] for line in lines))
     return Ran(

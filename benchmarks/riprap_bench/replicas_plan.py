@@ -102,11 +102,17 @@ def options(runs: Path, *, strikes: int = 0, batch_rows: int | None = None) -> R
     )
 
 
+def _placed_all(app: rr.Application) -> None:
+    """Have what replicating all has: a process between source and sink, and channels on both sides."""
+    app.place("inner", *INNER, process="inner")
+    app.place("results", "Sink")
+
+
 DESCRIBE: Mapping[Variant | Case, Callable[[rr.Application], None]] = {
     "single": lambda app: None,
     "placed": lambda app: app.place(GROUP, *MEMBERS, process=GROUP),
     "group": lambda app: app.replicate(GROUP, *MEMBERS, detect="1s"),
-    "placed all": lambda app: app.place("inner", *INNER, process="inner"),
+    "placed all": _placed_all,
     "all": lambda app: app.replicate_all(),
     "unprotected": lambda app: app.place(GROUP, *MEMBERS, process=GROUP, restart="live"),
     "plain": lambda app: app.replicate(GROUP, *MEMBERS, failover="plain", detect="2s"),

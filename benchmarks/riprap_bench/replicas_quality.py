@@ -120,15 +120,22 @@ def _lose(case: Case, stretch: Stretch, run: Supervised, outage: float) -> int:
     group = "all" if case == "all" else GROUP
     reader = READERS[group]
     with FolderWatch(run.folder / "elements" / reader / "ledger", _RECORD) as records:
-        until(run, lambda: source_at(run.folder, reader) >= stretch.offset and run.has_spare)
+        position = 0
+
+        def far_enough() -> bool:
+            nonlocal position
+            position = max(position, source_at(run.folder, reader))
+            return position >= stretch.offset and run.has_spare
+
+        until(run, far_enough)
         alone = case == "unprotected"
         process = GROUP if alone else copy_name(group, Reading(records, group).newest())
         if case != "plain, hung":
             kill_host(run.folder, process)
-            return source_at(run.folder, reader)
+            return position
         driver = driver_of(run.folder, process)
         driver.suspend()
-        position, since = source_at(run.folder, reader), time.monotonic()
+        since = time.monotonic()
         try:
             until(run, lambda: time.monotonic() - since > outage)
         finally:

@@ -20,12 +20,14 @@ import psutil
 
 import riprap as rr
 from riprap.apps.bargain import bargain
+from riprap.channels.replicas import newest_log
 from riprap.errors import RunError
 from riprap.graph.replicas import copy_name
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.offsets import ACTIVE
 from riprap.runtime.supervision import Patience, Supervised, supervise
 from riprap.runtime.supervision.presence import find_presences
+from riprap.runtime.switch import read_switch
 from riprap.state.ledger import Ledger
 from riprap_bench.answers import difference, first_of, read_answer
 from riprap_bench.baselines import run_bare
@@ -34,7 +36,7 @@ from riprap_bench.consumers import FolderWatch
 from riprap_bench.feed import make_feed
 from riprap_bench.kill import longest_silence, until
 from riprap_bench.measuring import middle, spread
-from riprap_bench.replicas_plan import DESCRIBE, FIRST, GROUP, READERS, Part, Plan, options
+from riprap_bench.replicas_plan import DESCRIBE, FIRST, GROUP, MEMBERS, READERS, Part, Plan, options
 
 # Seconds: the median at most, and the worst.
 BARS: Mapping[Part, Mapping[str, float]] = {
@@ -78,12 +80,17 @@ def measure_switching(part: Part, plan: Plan, folder: Path, track: Track) -> dic
 
 
 def source_at(run: Path, reader: str) -> int:
-    """Return how many events of the source are complete at a reader, by its newest record."""
+    """Return how many events of the source are complete at a reader, by its newest record.
+
+    Of one that is far behind it is not known any more, and 0.
+    """
     ledger = Ledger(str(run / "elements" / reader / "ledger"))
     first = Ledger(str(run / "elements" / FIRST / "ledger"))
     batches = ledger.batches()
-    frontier = ledger.get(batches[-1]).frontier if batches else None
-    return 0 if frontier is None or frontier < 0 else int(first.get(frontier).sources["Source"][1])
+    newest = ledger.find(batches[-1]) if batches else None
+    frontier = -1 if newest is None or newest.frontier is None else newest.frontier
+    record = first.find(frontier) if frontier >= 0 else None
+    return 0 if record is None else int(record.sources["Source"][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,7 @@ class _Striking:
     def strike(self, number: int, strikes: int) -> Struck:
         """Strike the replica that is read once batches come steadily, and wait until it is back."""
         run, reading, since = self.run, self.reading, time.time()
-        until(run, lambda: len(reading.moments(since)) >= _STEADY_RECORDS and run.has_spare)
+        until(run, lambda: len(reading.moments(since)) >= _STEADY_RECORDS and run.has_spare and self._level())
         letter, usual = reading.newest(), float(np.median(np.diff(reading.moments(since))))
         driver = driver_of(run.folder, copy_name(self.group, letter))
         struck = time.time()
@@ -176,6 +183,15 @@ class _Striking:
         )
         self.track.pass_(self.share)
         return Struck(letter, other - struck, silence, usual)
+
+    def _level(self) -> bool:
+        """Say whether no replica is ahead of the active one, which might be taken for lost without being struck."""
+        if self.part == "ahead":
+            return True
+        active = read_switch(self.run.folder, self.group).active
+        (channel,) = (self.run.folder / "channels").glob(f"{MEMBERS[-1]}@*")
+        come = {letter: newest_log(channel, letter).frontier for letter in "ab"}
+        return come[active] == max(come.values()) and active == self.reading.newest()
 
     def _back(self) -> int:
         """Count how often one that was struck has come back."""

@@ -64,12 +64,15 @@ def test_records_say_which_replica_was_read(tmp_path: Path) -> None:
 
 def test_a_run_is_measured_from_its_warm_up_to_the_last_batch_of_the_sink() -> None:
     usage = Usage(_samples=[(0.0, 0.0), (10.0, 20.0)])
-    lines = [{"element": "bargain", "rows": 10, "time": float(n)} for n in range(1, 6)]
-    lines += [{"element": "Sink", "rows": 10, "time": n + 1.0} for n in range(1, 6)]
+    none: dict[str, Any] = {"total": {"out": {}}}
+    some = {"total": {"out": {"Sink": 1}}}
+    lines = [{"element": "bargain", "rows": 10, "time": float(n)} | none for n in range(1, 6)]
+    lines += [{"element": "Sink", "rows": 0, "time": n + 1.0} | some for n in range(1, 6)]
+    lines += [{"element": "TradeQuote~b", "rows": 0, "time": 9.0} | none]
 
     ran = measured("all", lines, usage, 50)
 
-    assert (ran.events_per_s, ran.cpu_per_million) == (40 / 5, pytest.approx(2 * 5 / 40 * 1e6))
+    assert (ran.events_per_s, ran.cpu_per_million) == (40 / 5, pytest.approx(2 * 8 / 40 * 1e6))
     with pytest.raises(RunError, match="50 events came in, of 60"):
         measured("all", lines, usage, 60)
 
