@@ -58,7 +58,9 @@ def _switching(struck: Mapping[str, Any]) -> str:
             ]
         )
     head = ["until another is read", "median", "spread", "silence at the sink", "spread", "bars", "times"]
-    return grid([*head, "of it to detect", "between batches"], rows)
+    unasked = sum(len(part["unasked"]) for part in struck.values())
+    more = f"\n\nFailovers that nobody asked for: {unasked}." if unasked else ""
+    return grid([*head, "of it to detect", "between batches"], rows) + more
 
 
 def _cost(part: Mapping[str, Any]) -> str:

@@ -89,6 +89,7 @@ def made_up() -> dict[str, Any]:
         "silence": {"seconds": 0.3, "spread": [0.2, 0.4]},
         "usual": 0.1,
         "events": {"detect": 0.1, "seconds": 0.01},
+        "unasked": [],
         "bars": {"median": 0.5},
         "met": True,
     }
