@@ -219,7 +219,8 @@ class Application(Builder):
         where = f"replica group '{group}' ({location})"
         if not operators:
             raise GraphError(f"{where}: it names no operator")
-        names = [operator.name for operator in self._named(where, operators)]
+        # One that puts out several streams may be named by each.
+        names = dict.fromkeys(operator.name for operator in self._named(where, operators))
         made = make_group(
             group,
             names,

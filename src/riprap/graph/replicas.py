@@ -234,7 +234,8 @@ def _apart(graph: Graph, members: list[Operator]) -> str | None:
     reached, waiting = {members[0].name}, [members[0]]
     while waiting:
         operator = waiting.pop()
-        for other in (*graph.before(operator), *graph.after(operator)):
+        steering = (graph.producer(stream) for stream in operator.control)
+        for other in (*graph.before(operator), *steering, *graph.after(operator)):
             if other.name in inside and other.name not in reached:
                 reached.add(other.name)
                 waiting.append(other)
