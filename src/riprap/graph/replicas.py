@@ -125,10 +125,10 @@ def make_group(
             f"again, and failover={failover!r} takes it for a copy. Write failover='plain', or back='peer'"
         )
     named = tuple(hosts)
-    if named and len(named) != replicas:
+    if named and (isinstance(hosts, str) or len(named) != replicas):
         raise GraphError(
-            f"{where}: hosts= has {len(named)} Spark masters for {replicas} replicas: give one for each, such as "
-            "'spark://host:7077'"
+            f"{where}: hosts= has {1 if isinstance(hosts, str) else len(named)} Spark masters for {replicas} replicas: "
+            "give one for each, such as 'spark://host:7077'"
         )
     return ReplicaGroup(
         name=name,
@@ -216,15 +216,17 @@ def _check_member(graph: Graph, group: ReplicaGroup, operator: Operator) -> None
         )
     if not group.compared:
         return
+    # Of all operators none can be left out by not naming it.
+    without = "leave it out" if group.failover == "exact" else "name others than it in app.replicate(...)"
     if operator.differs:
         raise GraphError(
             f"{group}: {operator} may put out something else than its copy: {operator.differs}. Make it deterministic, "
-            "leave it out, or write failover='plain'"
+            f"{without}, or write failover='plain'"
         )
     if operator.looks_up:
         raise GraphError(
             f"{group}: {operator} reads a table that changes, each replica at a time of its own, so their results may "
-            "differ. Leave it out, or write failover='plain'"
+            f"differ. {without.capitalize()}, or write failover='plain'"
         )
 
 
