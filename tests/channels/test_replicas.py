@@ -118,7 +118,9 @@ def run_script(home: Path, chance: Random) -> None:
     for _ in range(120):
         letter = chance.choice(LETTERS)
         replica = replicas[letter]
-        action = chance.choice(["write", "write", "write", "read", "read", "trim", "die", "come back", "open"])
+        action = chance.choice(
+            ["write", "write", "write", "read", "read", "trim", "die", "come back", "open"]
+        )
         if action == "write" and letter in alive and replica.frontier < END - 1:
             replica.write(min(replica.frontier + chance.randrange(1, 8), END - 1))
         elif action == "die" and len(alive) > 1:
@@ -145,7 +147,9 @@ def run_script(home: Path, chance: Random) -> None:
             # A batch that is read again may be read in another log.
             reader = opened(home, chance.choice([*LETTERS, None]))
             span = [reader.read(done, upto, SCHEMA.names, each)[0] for each in ((0, 1), (1, 4))]
-            part = sorted((row for table in span for row in rows_of(table)), key=lambda row: (row["$0"], row["$1"]))
+            part = sorted(
+                (row for table in span for row in rows_of(table)), key=lambda row: (row["$0"], row["$1"])
+            )
             assert part == read(reader, done, upto)
             assert len(part) == reader.count(done, upto)
             got += part
@@ -168,10 +172,17 @@ def run_script(home: Path, chance: Random) -> None:
 def test_a_folder_without_logs_has_nothing(home: Path) -> None:
     for prefer in ("a", None):
         reader = opened(home, prefer)
-        assert (reader.frontier, reader.newest, reader.ended, reader.acknowledged) == (None, None, False, None)
+        assert (reader.frontier, reader.newest, reader.ended, reader.acknowledged) == (
+            None,
+            None,
+            False,
+            None,
+        )
         assert (reader.next(None, 5), reader.chosen(None), reader.ending_at(3)) == (None, None, None)
         assert (reader.lost, reader.begins) == (0, BEGIN)
-        with pytest.raises(ChannelError, match=r"no log of a replica in .* has what 'out' asks for, .* are: none\."):
+        with pytest.raises(
+            ChannelError, match=r"no log of a replica in .* has what 'out' asks for, .* are: none\."
+        ):
             reader.read(None, 4, [])
     assert list_logs(home) == []
     assert not home.exists()
@@ -226,7 +237,9 @@ def test_a_range_that_the_preferred_log_lacks_is_read_from_another(home: Path) -
     assert read(opened(home, "b"), 5, 20) == between(rows, 5, 20)
     assert opened(home, "b").next(5, 999) == 30, "the part before its newest log is in another's"
     assert opened(home, "b").next(30, 999) == 40
-    with pytest.raises(ChannelError, match=r"from 5 up to 40\. There are: a\.0, b\.0, b\.1\.0\d+\. The folder may be"):
+    with pytest.raises(
+        ChannelError, match=r"from 5 up to 40\. There are: a\.0, b\.0, b\.1\.0\d+\. The folder may be"
+    ):
         read(opened(home, "b"), 5, 40)
 
 
@@ -429,5 +442,11 @@ def test_who_would_write_another_stream_is_refused(home: Path) -> None:
     assert [name for name, _ in tag_fields(2)] == ["$0", "$1"]
     with pytest.raises(ChannelError, match="has stream 'trades', not 'quotes'"):
         ChannelWriter(
-            newest_log(home, "a").folder, stream="quotes", schema=SCHEMA, tags=2, key=None, buckets=1, readers=()
+            newest_log(home, "a").folder,
+            stream="quotes",
+            schema=SCHEMA,
+            tags=2,
+            key=None,
+            buckets=1,
+            readers=(),
         )

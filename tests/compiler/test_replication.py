@@ -6,7 +6,8 @@ import pytest
 from tests.compiler.sketch import ONE, Sketch
 
 import riprap as rr
-from riprap.compiler import compile_graph
+from riprap.compiler import compile_graph, explain
+from riprap.graph.replicas import describe_groups
 from riprap.operators.channel import Inlet, Outlet
 from riprap.stage.plan import ChannelPlan, Layout, Plan
 
@@ -50,7 +51,9 @@ def test_of_each_element_of_a_group_there_is_a_copy_a_replica() -> None:
         "sketch": (None, None, "main"),
         "after": (None, None, "main"),
         **{
-            f"{name}~{letter}": ("hot", letter, f"hot~{letter}") for name in ("sums", "more") for letter in "abc"
+            f"{name}~{letter}": ("hot", letter, f"hot~{letter}")
+            for name in ("sums", "more")
+            for letter in "abc"
         },
     }
 
@@ -69,7 +72,12 @@ def test_who_writes_and_who_reads_a_channel() -> None:
     into, inside, out = (channel(layout, name) for name in ("feed", "sums", "more"))
     copies = {f"sums~{x}": ("hot", x) for x in "ab"}
 
-    assert (into.writer, into.readers, into.group, into.failover) == ("sketch", ("sums~a", "sums~b"), None, None)
+    assert (into.writer, into.readers, into.group, into.failover) == (
+        "sketch",
+        ("sums~a", "sums~b"),
+        None,
+        None,
+    )
     assert into.copies == copies
     assert (inside.readers, inside.group, inside.failover) == (("more~a", "more~b"), "hot", "exact")
     assert inside.copies == {f"more~{x}": ("hot", x) for x in "ab"}
@@ -128,7 +136,9 @@ def test_borders_of_groups_are_borders_of_elements() -> None:
         "inside~b": ["inside"],
         "behind": ["behind", "out0"],
     }
-    assert shared(compiled(graph.without_replicas)) == {"sketch": ["feed", "before", "inside", "behind", "out0"]}
+    assert shared(compiled(graph.without_replicas)) == {
+        "sketch": ["feed", "before", "inside", "behind", "out0"]
+    }
 
 
 def test_without_groups_nothing_changes() -> None:
@@ -219,8 +229,8 @@ def test_replicas_that_would_have_an_order_of_their_own_are_refused() -> None:
         compiled(graph)
     where = graph.groups[0].location
     assert str(caught.value) == (
-        f"replica group 'hot' ({where}): {graph['both']} and those with it read 'one' and 'two', which come from sources "
-        "that are read apart: the order they meet in is that of its own batches, and each replica's would be "
+        f"replica group 'hot' ({where}): {graph['both']} and those with it read 'one' and 'two', which come from "
+        "sources that are read apart: the order they meet in is that of its own batches, and each replica's would be "
         "another. Place the sources together with app.place(...), give them ordering=, or leave what brings their "
         "streams together out of the group"
     )
@@ -248,3 +258,32 @@ def test_all_operators_have_copies() -> None:
         "sketch": ["feed"], "sums~a": ["sums", "after"], "sums~b": ["sums", "after"], "out0": ["out0"]
     }  # fmt: skip
     assert [(c.stream, c.failover) for c in layout.channels] == [("feed", None), ("after", "ahead")]
+
+
+def test_explained_is_what_runs_once_and_where_copies_run() -> None:
+    s = Sketch()
+    more = hot(s, hosts=("spark://one:7077", "spark://two:7077"))
+    graph = s.done(more)
+    told = list(explain(compiled(graph)))
+    without = list(explain(compiled(graph.without_replicas)))
+
+    assert [text for name, text in told if name == "fuse"] == [
+        "processing element 'sketch' of 1 operators: feed",
+        "processing element 'sums' of 1 operators: sums",
+        "processing element 'more' of 1 operators: more",
+        "processing element 'after' of 2 operators: after, out0",
+    ]
+    assert [text for name, text in told if name == "channel"] == [
+        "feed: sketch -> sums, by k",
+        "sums: sums -> more, by n, a log for each replica of 'hot'",
+        "more: more -> after, all of it, a log for each replica of 'hot'",
+    ]
+    assert [text for name, text in told if name == "replicas"] == list(describe_groups(graph))
+    assert [text for name, text in told if name == "process"] == [
+        "main: sketch, after",
+        "hot~a: sums~a, more~a, on spark://one:7077",
+        "hot~b: sums~b, more~b, on spark://two:7077",
+    ]
+    assert {name for name, _ in without}.isdisjoint({"replicas", "process"})
+    for name in ("key", "run"):
+        assert not [text for each, text in told if each == name and "~" in text]

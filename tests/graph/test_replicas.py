@@ -74,7 +74,7 @@ def test_a_group_is_connected_operators_with_processes_of_their_own() -> None:
     assert copy_name("b", "c") == "b~c"
     assert list(describe_groups(graph)) == [
         "hot: a, b; 3 replicas, plain: the others go on in the log of another replica from where that is: what is "
-        "between is lost, a loss found within 0.25 s; a replica comes back with empty state; at x, y, z"
+        "between is lost, a loss found within 0.25 s; a replica comes back with empty state"
     ]
     assert graph.without_replicas.groups == ()
 
@@ -85,7 +85,13 @@ def test_defaults() -> None:
     app.replicate("hot", "b")
     (group,) = app.graph().groups
 
-    assert (group.replicas, group.failover, group.detect, group.back, group.hosts) == (2, "exact", 1.0, "peer", ())
+    assert (group.replicas, group.failover, group.detect, group.back, group.hosts) == (
+        2,
+        "exact",
+        1.0,
+        "peer",
+        (),
+    )
     assert group.compared
     assert str(group) == f"replica group 'hot' ({group.location})"
     assert list(describe_groups(app.graph())) == [
@@ -331,13 +337,13 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     ),
     "a sink": (
         replicated("c", "out"),
-        GROUP + "operator 'out' (THERE) is a sink, and would get everything twice. Leave it out: it reads one replica's "
-        "results",
+        GROUP + "operator 'out' (THERE) is a sink, and would get everything twice. Leave it out: it reads one "
+        "replica's results",
     ),
     "one with a process": (
         placed_in_a_process,
-        GROUP + "operator 'c' (THERE) is placed in process 'other', and each replica has a process of its own. Leave out "
-        "process=",
+        GROUP + "operator 'c' (THERE) is placed in process 'other', and each replica has a process of its own. Leave "
+        "out process=",
     ),
     "one that restarts live": (
         placed_live,
@@ -346,13 +352,13 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     ),
     "plain failover in a region": (
         plain_in_a_region,
-        GROUP + "operator 'a' (THERE) is in region 'feed', whose results count exactly once, and failover='plain' loses "
-        "some. Write failover='exact', or keep it out of regions with protect=rr.autonomous()",
+        GROUP + "operator 'a' (THERE) is in region 'feed', whose results count exactly once, and failover='plain' "
+        "loses some. Write failover='exact', or keep it out of regions with protect=rr.autonomous()",
     ),
     "one that draws": (
         some_that_draw,
-        GROUP + "operator 'dice' (THERE) may put out something else than its copy: it says deterministic=False. Make it "
-        "deterministic, leave it out, or write failover='plain'",
+        GROUP + "operator 'dice' (THERE) may put out something else than its copy: it says deterministic=False. Make "
+        "it deterministic, leave it out, or write failover='plain'",
     ),
     "one that draws, among all": (
         all_that_draw,
@@ -361,13 +367,13 @@ REFUSALS: dict[str, tuple[Build, str]] = {
     ),
     "one that looks up": (
         some_that_look_up,
-        GROUP + "operator 'found' (THERE) reads a table that changes, each replica at a time of its own, so their results "
-        "may differ. Leave it out, or write failover='plain'",
+        GROUP + "operator 'found' (THERE) reads a table that changes, each replica at a time of its own, so their "
+        "results may differ. Leave it out, or write failover='plain'",
     ),
     "one that looks up, among all": (
         all_that_look_up,
-        ALL + "operator 'found' (THERE) reads a table that changes, each replica at a time of its own, so their results "
-        "may differ. Name others than it in app.replicate(...), or write failover='plain'",
+        ALL + "operator 'found' (THERE) reads a table that changes, each replica at a time of its own, so their "
+        "results may differ. Name others than it in app.replicate(...), or write failover='plain'",
     ),
 }
 # fmt: on

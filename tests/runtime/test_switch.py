@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -86,11 +85,15 @@ def test_a_file_that_cannot_be_read_is_an_error(
 ) -> None:
     (tmp_path / "switches").mkdir()
     (tmp_path / "switches" / "hot.json").write_text(text)
-    with pytest.raises(error, match=rf"(?s)hot\.json.*{said}.*or remove it: then the first replica is active"):
+    with pytest.raises(
+        error, match=rf"(?s)hot\.json.*{said}.*or remove it: then the first replica is active"
+    ):
         read_switch(tmp_path, "hot")
 
 
-def test_a_file_is_read_once_as_long_as_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once_as_long_as_it_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Switch.begun(0.0).save(tmp_path, "hot")
     first = read_switch(tmp_path, "hot")
     path = tmp_path / "switches" / "hot.json"
@@ -138,12 +141,18 @@ def test_in_one_process_the_active_replica_runs_alone(tmp_path: Path) -> None:
 # --- what readers take
 
 
-def layout_of(failover: Literal["exact", "plain", "ahead"], *, beside: bool = False, inner: bool = False) -> Layout:
+def layout_of(
+    failover: Literal["exact", "plain", "ahead"], *, beside: bool = False, inner: bool = False
+) -> Layout:
     """Compile: a feed, a group, and a sink that reads it; perhaps the feed as well, or two elements in the group."""
     app = rr.Application("app")
     feed = app.source("feed", rr.rows([], SCHEMA))
     a = app.aggregate("a", feed, by="k", window=rr.sliding(tuples=1), select="max(by) as by")
-    more = app.aggregate("more", a, by="by", window=rr.sliding(tuples=1), select="count(*) as k") if inner else None
+    more = (
+        app.aggregate("more", a, by="by", window=rr.sliding(tuples=1), select="count(*) as k")
+        if inner
+        else None
+    )
     app.replicate("hot", *([a] if more is None else [a, more]), failover=failover)
     app.sink("out", a if more is None else more, rr.memory())
     if beside:
@@ -154,9 +163,7 @@ def layout_of(failover: Literal["exact", "plain", "ahead"], *, beside: bool = Fa
 
 
 def plan_of(layout: Layout, operator: str, replica: str | None = None) -> Plan:
-    return next(
-        p for p in layout.plans if p.replica == replica and any(o.name == operator for o in p.graph)
-    )
+    return next(p for p in layout.plans if p.replica == replica and any(o.name == operator for o in p.graph))
 
 
 @dataclass
@@ -221,7 +228,10 @@ class Taking:
     def begin(self) -> None:
         """Begin again, as after a crash."""
         self.inflow = ChannelInflow(
-            self.plan, self.run, flush=False, tell=lambda event, **more: self.events.append({"event": event, **more})
+            self.plan,
+            self.run,
+            flush=False,
+            tell=lambda event, **more: self.events.append({"event": event, **more}),
         )
 
     def channel(self, stream: str) -> ChannelPlan:
@@ -256,8 +266,8 @@ def span(letter: str, first: int, last: int) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
+def run(tmp_path: Path) -> Path:
+    return tmp_path
 
 
 def logs_of(taking: Taking, stream: str = "a") -> tuple[Log, Log]:
@@ -403,7 +413,12 @@ def test_whichever_is_ahead_is_read_of_each_stream(run: Path) -> None:
     layout = compile_graph(app.graph(), buckets=2, tasks=1)
     taking = Taking(layout, run)
     logs = {(s, x): Log(run, taking.channel(s), x) for s in ("one", "two") for x in ("a", "b")}
-    for (stream, letter), upto in {("one", "a"): 9, ("one", "b"): 10, ("two", "a"): 12, ("two", "b"): 5}.items():
+    for (stream, letter), upto in {
+        ("one", "a"): 9,
+        ("one", "b"): 10,
+        ("two", "a"): 12,
+        ("two", "b"): 5,
+    }.items():
         logs[stream, letter].write(upto)
 
     assert taking.take() == {"one": span("b", 0, 10), "two": span("a", 0, 10)}

@@ -223,5 +223,7 @@ class ReplicatedReader:
     @property
     def begins(self) -> int:
         """The frontier after which everything is in one of the logs, BEGIN as long as nothing was trimmed."""
-        logs = [self._open(log).begins if log.start == BEGIN else log.start for log in list_logs(self._folder)]
+        logs = [
+            self._open(log).begins if log.start == BEGIN else log.start for log in list_logs(self._folder)
+        ]
         return min(logs, default=BEGIN)
