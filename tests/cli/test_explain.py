@@ -31,7 +31,8 @@ def test_json_for_scripts(riprap: Command) -> None:
     done = riprap("explain", "bargain", "--json")
     told = json.loads(done.out)
     assert list(told) == [
-        "application", "operators", "passes", "pes", "channels", "groups", "regions", "autonomous", "guarantees", "spark_plan"
+        "application", "operators", "passes", "pes", "channels", "groups", "regions", "autonomous", "guarantees",
+        "spark_plan",
     ]  # fmt: skip
     assert [operator["name"] for operator in told["operators"]] == OPERATORS
     aggregator = told["operators"][3]
