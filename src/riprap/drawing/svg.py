@@ -51,7 +51,7 @@ _COLOURS = {
 _PLAIN = ("#f5f5f4", "#78716c")
 # Of regions and replica groups, one after the other: each is seen on white as well as on black, behind lines and
 # around boxes.
-_PART_COLOURS = ("#0d9488", "#c2570c", "#7c5cd6", "#cc3a74", "#3578c4")
+_SHADES = ("#0d9488", "#c2570c", "#7c5cd6", "#cc3a74", "#3578c4")
 INK, FAINT_INK, OUTSIDE = "#1f2937", "#4b5563", "#828d9e"
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
@@ -77,7 +77,7 @@ def draw_svg(
     legend = [(kind, False) for kind in sorted(kinds, key=[*_COLOURS, *kinds].index)]
     if any(operator.stateful for operator in graph):
         legend.append(("keeps state", True))
-    parts = _parts(graph)
+    parts = _shades(graph)
     region_colours = {part.name: part.colour for part in parts if part.kind == "region"}
     labels = [*(label for label, _ in legend), *(part.label for part in parts)]
     legend_width = sum(_legend_step(label) for label in labels) - 14
@@ -102,7 +102,7 @@ def draw_svg(
     for frame in scene.frames:
         _draw_frame(body, frame)
     for part in parts:
-        _draw_part(body, scene, part)
+        _draw_shade(body, scene, part)
     for curve in scene.curves:
         _draw_curve(body, curve)
     for line in scene.returns:
@@ -114,7 +114,7 @@ def draw_svg(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Shade:
     """A part of the graph that has a colour behind it: a consistent region, or a replica group."""
 
     kind: str
@@ -125,12 +125,12 @@ class _Part:
     halo: float
 
 
-def _parts(graph: Graph) -> list[_Part]:
+def _shades(graph: Graph) -> list[_Shade]:
     """List replica groups and regions as they are drawn, one over the other: they may overlap."""
     # Regions have the first colours, whatever groups there are.
-    colours = cycle(_PART_COLOURS)
+    colours = cycle(_SHADES)
     regions = [
-        _Part(
+        _Shade(
             kind="region",
             name=region.name,
             label=f"region {shorten_name(region.name, NAME_LIMIT)}",
@@ -141,7 +141,7 @@ def _parts(graph: Graph) -> list[_Part]:
         for region in regions_of(graph)
     ]
     groups = [
-        _Part(
+        _Shade(
             kind="replicas",
             name=group.name,
             label=f"{shorten_name(group.name, NAME_LIMIT)}, {group.replicas} replicas",
@@ -180,7 +180,7 @@ def _draw_box(parent: xml.Element, box: Box, region_colour: str | None) -> None:
         write(box.height - 9, STARTS, size=10.5, fill=region_colour, weight="600")
 
 
-def _draw_part(parent: xml.Element, scene: Scene, part: _Part) -> None:
+def _draw_shade(parent: xml.Element, scene: Scene, part: _Shade) -> None:
     """Put the colour of a part behind its boxes and the lines between them."""
     inside, halo = part.operators, part.halo
     # Drawn in one colour, and made faint as a whole: pieces that overlap do not show.
@@ -294,7 +294,7 @@ def _draw_head(parent: xml.Element, tip: float, level: float) -> None:
 
 
 def _draw_legend(
-    parent: xml.Element, entries: list[tuple[str, bool]], parts: Sequence[_Part], y: float
+    parent: xml.Element, entries: list[tuple[str, bool]], parts: Sequence[_Shade], y: float
 ) -> None:
     parent = xml.SubElement(parent, "g", {"class": "legend"})
     x = MARGIN
