@@ -204,8 +204,8 @@ class Application(Builder):
         where they were, and nothing is lost; with ``"plain"`` from where that replica is, as others do it, and what is
         between is lost; with ``"ahead"`` they read whichever is ahead. ``detect`` is how long an active replica may be
         silent, or behind another, before that takes over; one that dies is replaced at once. ``back`` says what a lost
-        replica comes back with: the state of a ``"peer"``, its ``"own"``, or ``"empty"``. ``hosts`` are Spark masters, one
-        for each replica. That is for ``riprap run``: ``app.run()`` has everything in its own process, once.
+        replica comes back with: the state of a ``"peer"``, its ``"own"``, or ``"empty"``. ``hosts`` are Spark masters,
+        one for each replica. That is for ``riprap run``: ``app.run()`` has everything in its own process, once.
 
         >>> app = rr.Application("demo")
         >>> words = app.source("words", rr.rows([], "word string"))
@@ -219,7 +219,8 @@ class Application(Builder):
         where = f"replica group '{group}' ({location})"
         if not operators:
             raise GraphError(f"{where}: it names no operator")
-        names = [operator.name for operator in self._named(where, operators)]
+        # One that puts out several streams may be named by each.
+        names = dict.fromkeys(operator.name for operator in self._named(where, operators))
         made = make_group(
             group,
             names,

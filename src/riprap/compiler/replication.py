@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from riprap.errors import GraphError
-from riprap.graph.replicas import ReplicaGroup, copy_name
+from riprap.graph.replicas import FIRST, ReplicaGroup, copy_name
 from riprap.stage.plan import ChannelPlan, Layout, Plan
 
 
@@ -22,6 +22,22 @@ def with_replicas(layout: Layout) -> Layout:
     channels = {channel.name: _copied_channel(channel, home) for channel in layout.channels}
     plans = tuple(copy for plan in layout.plans for copy in _copies(plan, home.get(plan.name), channels))
     return replace(layout, plans=plans, channels=tuple(channels.values()))
+
+
+def without_copies(layout: Layout) -> Layout:
+    """Return a layout in which everything is once: of copies the first, under the name that they derive from."""
+    names = {plan.name: _original(plan) for plan in layout.plans}
+    firsts = (plan for plan in layout.plans if plan.replica in (None, FIRST))
+    channels = (
+        replace(channel, readers=tuple(dict.fromkeys(names[reader] for reader in channel.readers)))
+        for channel in layout.channels
+    )
+    plans = tuple(replace(plan, name=names[plan.name]) for plan in firsts)
+    return replace(layout, plans=plans, channels=tuple(channels))
+
+
+def _original(plan: Plan) -> str:
+    return plan.name if plan.replica is None else plan.name.removesuffix(copy_name("", plan.replica))
 
 
 def _check_order(plan: Plan, group: ReplicaGroup) -> None:

@@ -42,6 +42,8 @@ WAYS_BACK: Mapping[WayBack, str] = {
     "empty": "with empty state",
 }
 _LETTERS = ascii_lowercase
+# The replica that is active at first.
+FIRST = "a"
 # In names of copies of elements and of processes, which users cannot have in theirs.
 _SEPARATOR = "~"
 
@@ -108,7 +110,8 @@ def make_group(
     """Check what users say of a group; what depends on the graph is checked with the graph."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise GraphError(
-            f"replica group at {location}: a name is letters, digits and '_', got {name!r}: replicate(name, stream, ...)"
+            f"replica group at {location}: a name is letters, digits and '_', got {name!r}: replicate(name, stream, "
+            "...)"
         )
     where = f"replica group '{name}' ({location})"
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 2 <= replicas <= len(_LETTERS):
@@ -125,10 +128,10 @@ def make_group(
             f"again, and failover={failover!r} takes it for a copy. Write failover='plain', or back='peer'"
         )
     named = tuple(hosts)
-    if named and len(named) != replicas:
+    if named and (isinstance(hosts, str) or len(named) != replicas):
         raise GraphError(
-            f"{where}: hosts= has {len(named)} Spark masters for {replicas} replicas: give one for each, such as "
-            "'spark://host:7077'"
+            f"{where}: hosts= has {1 if isinstance(hosts, str) else len(named)} Spark masters for {replicas} replicas: "
+            "give one for each, such as 'spark://host:7077'"
         )
     return ReplicaGroup(
         name=name,
@@ -150,10 +153,9 @@ def group_by_operator(graph: Graph) -> dict[str, ReplicaGroup]:
 def describe_groups(graph: Graph) -> Iterator[str]:
     """Say in a line for each group what it is and what it has."""
     for group in graph.groups:
-        hosts = f"; at {', '.join(group.hosts)}" if group.hosts else ""
         yield (
             f"{group.name}: {', '.join(group.operators)}; {group.describe()}; a replica comes back "
-            f"{WAYS_BACK[group.back]}{hosts}"
+            f"{WAYS_BACK[group.back]}"
         )
 
 
@@ -174,57 +176,60 @@ def check_groups(graph: Graph) -> None:
         for operator in members:
             if operator.name in taken:
                 raise GraphError(
-                    f"{group}: {operator} is in {taken[operator.name]} too. Groups do not overlap: put both into one, or "
-                    "leave it out of one"
+                    f"{group}: {operator} is in {taken[operator.name]} too. Groups do not overlap: put both into one, "
+                    "or leave it out of one"
                 )
             taken[operator.name] = group
             if operator.name in regions and not group.compared:
                 raise GraphError(
-                    f"{group}: {operator} is in region '{regions[operator.name].name}', whose results count exactly once, and "
-                    "failover='plain' loses some. Write failover='exact', or keep it out of regions with "
+                    f"{group}: {operator} is in region '{regions[operator.name].name}', whose results count exactly "
+                    "once, and failover='plain' loses some. Write failover='exact', or keep it out of regions with "
                     "protect=rr.autonomous()"
                 )
             _check_member(graph, group, operator)
         apart = None if group.failover == "ahead" else _apart(graph, members)
         if apart is not None:
             raise GraphError(
-                f"{group}: '{apart}' and '{members[0].name}' are not connected within it. Name what is between them, or "
-                "make two groups"
+                f"{group}: '{apart}' and '{members[0].name}' are not connected within it. Name what is between them, "
+                "or make two groups"
             )
 
 
 def _check_member(graph: Graph, group: ReplicaGroup, operator: Operator) -> None:
     if not operator.ports:
         raise GraphError(
-            f"{group}: {operator} is a source, and what two read of it would differ. Leave it out: all replicas read what "
-            "one process has read"
+            f"{group}: {operator} is a source, and what two read of it would differ. Leave it out: all replicas read "
+            "what one process has read"
         )
     if not operator.outputs:
         raise GraphError(
-            f"{group}: {operator} is a sink, and would get everything twice. Leave it out: it reads one replica's results"
+            f"{group}: {operator} is a sink, and would get everything twice. Leave it out: it reads one replica's "
+            "results"
         )
     place = graph.places.get(operator.name, "")
     if place in graph.processes:
         raise GraphError(
-            f"{group}: {operator} is placed in process '{graph.processes[place]}', and each replica has a process of its "
-            "own. Leave out process="
+            f"{group}: {operator} is placed in process '{graph.processes[place]}', and each replica has a process of "
+            "its own. Leave out process="
         )
     if graph.restarts.get(place, "resume") == "live":
         raise GraphError(
-            f"{group}: {operator} is placed in '{place}', which restarts live: replicas would read different tuples. Place "
-            "it with restart='resume'"
+            f"{group}: {operator} is placed in '{place}', which restarts live: replicas would read different tuples. "
+            "Place it with restart='resume'"
         )
     if not group.compared:
         return
+    # Of all operators none can be left out by not naming it.
+    without = "leave it out" if group.failover == "exact" else "name others than it in app.replicate(...)"
     if operator.differs:
         raise GraphError(
             f"{group}: {operator} may put out something else than its copy: {operator.differs}. Make it deterministic, "
-            "leave it out, or write failover='plain'"
+            f"{without}, or write failover='plain'"
         )
     if operator.looks_up:
         raise GraphError(
             f"{group}: {operator} reads a table that changes, each replica at a time of its own, so their results may "
-            "differ. Leave it out, or write failover='plain'"
+            f"differ. {without.capitalize()}, or write failover='plain'"
         )
 
 
@@ -234,7 +239,8 @@ def _apart(graph: Graph, members: list[Operator]) -> str | None:
     reached, waiting = {members[0].name}, [members[0]]
     while waiting:
         operator = waiting.pop()
-        for other in (*graph.before(operator), *graph.after(operator)):
+        steering = (graph.producer(stream) for stream in operator.control)
+        for other in (*graph.before(operator), *steering, *graph.after(operator)):
             if other.name in inside and other.name not in reached:
                 reached.add(other.name)
                 waiting.append(other)

@@ -16,6 +16,7 @@
     checkpoints/     those of protected operators, where no other store is named (riprap.state.stores)
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
+    switches/        which replica of each group counts (riprap.runtime.switch)
     regions.json     how its consistent regions stand (riprap.runtime.supervision.regions)
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
     spark.log        what JVMs and Python workers print, where Riprap made the session; runs of one process, and so of
