@@ -47,7 +47,9 @@ class ModelArrays(NamedTuple):
     unit_members: Ints  # nodes and copies that fail together, as node * 2 + copy
     unit_first: Ints
     group_failover: Floats
-    group_kept: Bools  # whether what it puts out until a replica takes over waits, and replicas fail as a whole
+    group_kept: (
+        Bools  # whether what it puts out until a replica takes over waits, and replicas fail as a whole
+    )
     group_peer: Bools  # whether a replica comes back with the state of the other
     operators: int
     sinks: int
@@ -90,7 +92,9 @@ class ModelState(NamedTuple):
     losing: Floats  # by port: tuples a second that it should have and does not
     nominal: Floats  # by port: tuples a second without faults
     waiting: Ints  # by port: clean tuples that wait for an operator that is down, then tainted ones
-    held: Ints  # by connection: clean tuples that wait for a group to have an active replica, then tainted ones
+    held: (
+        Ints  # by connection: clean tuples that wait for a group to have an active replica, then tainted ones
+    )
     came: Ints  # by port: clean tuples, then tainted ones, on their way
     came_tainted: Ints
     out: Ints  # by output, likewise

@@ -149,9 +149,7 @@ def _failover(protection: Protection) -> tuple[float, bool, bool]:
 
 def _twin(nodes: Sequence[Node], node: Node) -> int:
     """Return the number of the same operator in the other replica of its group, -1 if it is in none."""
-    numbers = (
-        n for n, o in enumerate(nodes) if o.part.name == node.part.name and o.replica != node.replica
-    )
+    numbers = (n for n, o in enumerate(nodes) if o.part.name == node.part.name and o.replica != node.replica)
     return next(numbers, -1)
 
 
