@@ -81,6 +81,15 @@ class ReplicaGroup:
         """Whether its replicas must put out the same."""
         return self.failover != "plain"
 
+    def describe_crash(self, seconds: float | None = None) -> str:
+        """Say in a few words what the crash of a replica costs, if failover takes as long as it may, or so many seconds."""
+        upto = f"up to {self.detect:g} s" if seconds is None else f"{seconds:g} s"
+        return {
+            "exact": f"costs {upto} and no tuple",
+            "plain": f"loses what the group puts out in {upto}",
+            "ahead": "costs nothing",
+        }[self.failover]
+
     def process(self, letter: str) -> str:
         """Name the process of a replica."""
         return copy_name(self.name, letter)
