@@ -319,8 +319,9 @@ def _techniques(
 
     def groups(*, exact: bool = False) -> Technique:
         if not chosen:
+            asked = "exact-groups" if exact else "groups"
             raise UsageError(
-                f"--technique {'exact-' if exact else ''}groups: say which operators with --group A,B, once for each group"
+                f"--technique {asked}: say which operators with --group A,B, once for each group"
             )
         grouped = {name for group in chosen for name in group}
         others = tuple(o.name for o in graph if o.stateful and o.name not in grouped)

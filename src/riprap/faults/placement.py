@@ -35,7 +35,8 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
     """Choose the targets of a model of faults for a sink: every source, then what the paper's rules tell apart.
 
     A crash also changes what operators hold, so those that hold anything are told apart; and so are those in a replica
-    group from those outside, where its replicas take over. What is corrupted may be changed by any operator, so it is corrupted in front of each that reads the column.
+    group from those outside, where its replicas take over. What is corrupted may be changed by any operator, so it is
+    corrupted in front of each that reads the column.
     """
     if sink not in {s.name for s in graph.of_kind(Sink)}:
         sinks = ", ".join(s.name for s in graph.of_kind(Sink))

@@ -78,9 +78,10 @@ class Setup:
         bare = unprotected(graph)
         names = [name for together in campaign.targets for name in together]
         for model in campaign.models.values():
-            for targets in campaign.targets if isinstance(model, Crash) else ():
-                for taken in take_overs(graph, model, targets):
-                    names += leaving(graph, taken.group)
+            if isinstance(model, Crash):
+                for targets in campaign.targets:
+                    for taken in take_overs(graph, model, targets):
+                        names += leaving(graph, taken.group)
         lagging = weave_lags(bare) if campaign.interleave is not None else bare
         woven = weave(lagging, list(dict.fromkeys(names)), deep=campaign.deep)
         layout = compile_graph(woven, buckets=1, tasks=1)

@@ -82,7 +82,7 @@ class ReplicaGroup:
         return self.failover != "plain"
 
     def describe_crash(self, seconds: float | None = None) -> str:
-        """Say in a few words what the crash of a replica costs, if failover takes as long as it may, or so many seconds."""
+        """Say in a few words what the crash of a replica costs, until another takes over or at most."""
         upto = f"up to {self.detect:g} s" if seconds is None else f"{seconds:g} s"
         return {
             "exact": f"costs {upto} and no tuple",

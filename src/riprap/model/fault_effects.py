@@ -82,7 +82,7 @@ def look_again(rng: Any, w: ModelArrays, s: ModelState) -> None:
 
 @bare
 def _join(rng: Any, w: ModelArrays, s: ModelState, group: int, replica: int) -> None:
-    """Let a replica that is whole again have the state of the other, or what its protection has if that is not whole."""
+    """Let a replica that is whole again have the state of the other, or where that is not whole its own."""
     other = s.whole[group, 1 - replica] and not s.joining[group, 1 - replica]
     for node in range(len(w.node_operator)):
         if w.node_group[node] != group or w.node_replica[node] != replica:

@@ -85,23 +85,23 @@ def is_filling(w: ModelArrays, s: ModelState, node: int, copy: int) -> bool:
 @inlined
 def counts(w: ModelArrays, active: Ints, working: Bools, node: int, group: int) -> bool:
     """Say whether what a node sends on counts, which leaves a group, or none: -1."""
-    return group < 0 or (working[group] and active[group] == w.node_replica[node])
+    return bool(group < 0 or (working[group] and active[group] == w.node_replica[node]))
 
 
 @inlined
 def runs(w: ModelArrays, s: ModelState, node: int) -> bool:
-    """Say whether a node processes what comes in. Of a group that keeps what it puts out, a replica does so as a whole."""
+    """Say whether a node processes what comes in; in a group that keeps what it puts out only a whole replica does."""
     group = w.node_group[node]
     if group >= 0 and w.group_kept[group]:
-        return s.whole[group, w.node_replica[node]]
-    return s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1])
+        return bool(s.whole[group, w.node_replica[node]])
+    return bool(s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1]))
 
 
 @inlined
 def _stands_in(w: ModelArrays, s: ModelState, node: int) -> bool:
     """Say whether the other replica, whose state it will come back with, has what comes in while a node is down."""
     group = w.node_group[node]
-    return group >= 0 and w.group_kept[group] and s.whole[group, 1 - w.node_replica[node]]
+    return bool(group >= 0 and w.group_kept[group] and s.whole[group, 1 - w.node_replica[node]])
 
 
 @inlined

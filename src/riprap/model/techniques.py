@@ -114,7 +114,7 @@ class ConsistentRegion:
 class Annotated:
     """What the application itself asks for, operator by operator, and of its replica groups.
 
-    They fail over within their ``detect``, which bounds it after whatever loss, or after ``failover`` seconds. A model has
+    They fail over after ``failover`` seconds, or else after their ``detect``, the bound for whatever is lost. A model has
     two replicas of each.
     """
 

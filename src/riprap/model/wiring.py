@@ -137,7 +137,7 @@ def _of_group(nodes: Sequence[Node], group: str) -> Protection:
     for other in others:
         if _failover(other.protection) != _failover(first.protection):
             raise ModelError(
-                f"operators '{first.part.name}' and '{other.part.name}' are in a group, '{group}', and do not fail over "
+                f"operators '{first.part.name}' and '{other.part.name}' are in group '{group}', and do not fail over "
                 "alike: give them the same failover, kept and peer"
             )
     return first.protection
