@@ -114,8 +114,8 @@ class ConsistentRegion:
 class Annotated:
     """What the application itself asks for, operator by operator, and of its replica groups.
 
-    They fail over after ``failover`` seconds, or else after their ``detect``, the bound for whatever is lost. A model has
-    two replicas of each.
+    They fail over after ``failover`` seconds, or else after their ``detect``, the bound for whatever is lost. A model
+    has two replicas of each.
     """
 
     graph: Graph
