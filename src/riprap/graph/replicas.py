@@ -83,6 +83,15 @@ class ReplicaGroup:
         """Whether its replicas must put out the same."""
         return self.failover != "plain"
 
+    def describe_crash(self, seconds: float | None = None) -> str:
+        """Say in a few words what the crash of a replica costs, until another takes over or at most."""
+        upto = f"up to {self.detect:g} s" if seconds is None else f"{seconds:g} s"
+        return {
+            "exact": f"costs {upto} and no tuple",
+            "plain": f"loses what the group puts out in {upto}",
+            "ahead": "costs nothing",
+        }[self.failover]
+
     def process(self, letter: str) -> str:
         """Name the process of a replica."""
         return copy_name(self.name, letter)
