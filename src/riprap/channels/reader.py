@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, OLDER, Channel, list_segments, scan
 from riprap.channels.notes import Notes, Skip
-from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, Footer, SegmentFile, SegmentName
+from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, BlockInfo, Footer, SegmentFile, SegmentName
 from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
 
@@ -37,6 +37,34 @@ class _SegmentRange:
         start = 0 if self.low is None else int(np.searchsorted(values, self.low, "right"))
         stop = len(values) if self.high is None else int(np.searchsorted(values, self.high, "right"))
         return rows.slice(start, stop - start)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidBlock:
+    """A block of a segment as far as it is asked for; ``whole`` is whether that is all of it.
+
+    It can be read as long as it is held, also when its segment is trimmed.
+    """
+
+    file: SegmentFile
+    number: int
+    part: _SegmentRange
+
+    @property
+    def info(self) -> BlockInfo:
+        return self.file.footer.blocks[self.number]
+
+    @property
+    def frontier(self) -> int:
+        return self.part.name.frontier
+
+    @property
+    def whole(self) -> bool:
+        return self.part.low is None and self.part.high is None
+
+    def read(self) -> pa.RecordBatch:
+        """Return its rows, which stay mapped."""
+        return self.part.cut(self.file.read(self.number))
 
 
 class ChannelReader:
@@ -139,6 +167,19 @@ class ChannelReader:
             before += part.name.rows
         ticks = pa.Table.from_batches(punctuations, channel.fields([]))
         return _merge(tuples, channel.fields(columns), before), ticks
+
+    def blocks(self, after: int | None, upto: int) -> Iterator[LaidBlock]:
+        """Yield the blocks of a range as they lie in the log, for who needs no order among buckets."""
+        for part in self._wanted(after, upto):
+            file = self._open(part.name)
+            for number in range(len(file.footer.blocks)):
+                yield LaidBlock(file, number, part)
+
+    @property
+    def start(self) -> int:
+        """The frontier after which the log begins by now, BEGIN if nothing was trimmed."""
+        listed = list_segments(self._folder)
+        return self._start(listed[0]) if listed else BEGIN
 
     @property
     def acknowledged(self) -> int | None:
