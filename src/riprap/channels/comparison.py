@@ -30,10 +30,12 @@ from riprap.channels.segment import BEGIN, SegmentName
 from riprap.errors import ChannelError
 
 # A stretch has no more rows of a log, unless a segment has.
-STRETCH_ROWS = 32_768
-# What is compared in one go, in rows of all logs; to open a segment counts as so many.
-LOOK_ROWS = 500_000
-_SEGMENT_ROWS = 200
+STRETCH_ROWS = 65_536
+# What is compared in one go, in rows of all logs: some 0.1 s.
+LOOK_ROWS = 1_000_000
+# What it takes to open a segment, and to read a block, is as much as so many rows take.
+_SEGMENT_ROWS = 1_000
+_BLOCK_ROWS = 500
 # So long a difference waits for further replicas, which would show who is wrong.
 PATIENCE_SECONDS = 0.5
 _PENDING = 512
@@ -222,7 +224,7 @@ class LogComparison:
         ends: list[int] = []
         rows = 0
         for name in measure.within(low, high):
-            rows += name.rows
+            rows += name.rows + _SEGMENT_ROWS
             if rows > self._stretch_rows and ends:
                 break
             ends.append(name.frontier)
@@ -270,7 +272,7 @@ class LogComparison:
             if log.letter not in known and log.has(stretch.low, stretch.high):
                 reader = ChannelReader(log.replica.folder, COMPARED)
                 try:
-                    laid = LaidRows(list(reader.blocks(stretch.low, stretch.high)))
+                    laid = LaidRows(reader.segments(stretch.low, stretch.high))
                 except (ChannelError, FileNotFoundError):
                     # Trimmed; or damaged, of which its readers tell.
                     stretch.unreadable.add(log.letter)
@@ -278,7 +280,7 @@ class LogComparison:
                 stretch.sides[log.letter] = laid
                 self.counts.rows += laid.count
                 self.counts.bytes += laid.size
-                cost += laid.count + _SEGMENT_ROWS * (1 + len(log.within(stretch.low, stretch.high)))
+                cost += laid.count + _SEGMENT_ROWS * laid.segments + _BLOCK_ROWS * laid.blocks
         return cost
 
     def _judge(self, stretch: _Stretch, expected: set[str]) -> Difference | None:

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from riprap.channels.reader import LaidBlock
+from riprap.channels.reader import LaidSegment
 from riprap.channels.segment import DATA, PUNCTUATION
 from riprap.channels.tags import ROW, is_tag
 from riprap.state.digests import digest_of
 
+_KINDS = (DATA, PUNCTUATION)
 # So many rows of a side are looked through one by one.
 _LOOKED_THROUGH = 10_000
 
@@ -29,54 +30,70 @@ class LaidRows:
     A row's place in its batch does not count, nor do its neighbours of other buckets: its tag says where it belongs.
     """
 
-    def __init__(self, blocks: Sequence[LaidBlock]) -> None:
-        self._blocks = [block for block in blocks if block.info.kind in (DATA, PUNCTUATION)]
+    def __init__(self, segments: Sequence[LaidSegment]) -> None:
+        self._segments = segments
+        self.segments = len(segments)
+        self.blocks = sum(len(segment.blocks) for segment in segments)
+        self.size = sum(block.length for segment in segments for block in segment.blocks)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """How many rows there are."""
-        return sum(b.info.count if b.whole else self._rows[n].num_rows for n, b in enumerate(self._blocks))
-
-    @property
-    def size(self) -> int:
-        return sum(block.info.length for block in self._blocks)
+        if all(segment.whole for segment in self._segments):
+            return sum(b.count for segment in self._segments for b in segment.blocks if b.kind in _KINDS)
+        return sum(b.num_rows for kind in _KINDS for batches in self._laid[kind].values() for b in batches)
 
     @cached_property
-    def checksums(self) -> tuple[tuple[Any, ...], ...] | None:
+    def checksums(self) -> tuple[int, ...] | None:
         """What tells the rows without a look at them, in logs that were cut alike; None where a segment is cut."""
-        if not all(block.whole for block in self._blocks):
+        if not all(segment.whole for segment in self._segments):
             return None
-        infos = [(block.frontier, block.info) for block in self._blocks]
-        return tuple((frontier, i.kind, i.bucket, i.count, i.length, i.checksum) for frontier, i in infos)
+        # A number for each, since there are many.
+        return tuple(
+            hash(
+                (
+                    segment.part.name.frontier,
+                    *(
+                        (b.kind, b.bucket, b.count, b.length, b.checksum)
+                        for b in segment.blocks
+                        if b.kind in _KINDS
+                    ),
+                )
+            )
+            for segment in self._segments
+        )
 
     @cached_property
-    def _rows(self) -> list[pa.RecordBatch]:
-        # Mostly this is where the segments are mapped, not a copy.
-        return [_plain(block.read()) for block in self._blocks]
+    def _laid(self) -> dict[str, dict[int, list[pa.RecordBatch]]]:
+        """The rows by kind and bucket; mostly this is where the segments are mapped, not a copy."""
+        laid: dict[str, dict[int, list[pa.RecordBatch]]] = {kind: {} for kind in _KINDS}
+        for segment in self._segments:
+            for number, block in enumerate(segment.blocks):
+                if block.kind in laid:
+                    rows = segment.read(number)
+                    if rows.num_rows:
+                        laid[block.kind].setdefault(block.bucket, []).append(rows)
+        return laid
 
     @cached_property
     def digest(self) -> int:
         """A number that is the same for the same rows, however they were cut and encoded."""
         digest = xxhash.xxh3_64()
-        for kind in (DATA, PUNCTUATION):
-            by_bucket: dict[int, list[pa.RecordBatch]] = {}
-            for block, rows in zip(self._blocks, self._rows, strict=True):
-                if block.info.kind == kind:
-                    by_bucket.setdefault(block.info.bucket, []).append(rows)
-            counts = [(bucket, sum(b.num_rows for b in by_bucket[bucket])) for bucket in sorted(by_bucket)]
-            digest.update(repr([kind, *(each for each in counts if each[1])]).encode())
-            batches = [batch for bucket, count in counts if count for batch in by_bucket[bucket]]
-            if batches:
-                digest.update(_digest(pa.concat_batches(batches)).to_bytes(8, "little"))
+        for kind, by_bucket in self._laid.items():
+            ordered = [(bucket, by_bucket[bucket]) for bucket in sorted(by_bucket)]
+            counts = [(bucket, sum(b.num_rows for b in batches)) for bucket, batches in ordered]
+            digest.update(repr([kind, counts]).encode())
+            if ordered:
+                whole = _joined([batch for _, batches in ordered for batch in batches])
+                digest.update(_digest(whole).to_bytes(8, "little"))
         return digest.intdigest()
 
     def rows(self, kind: str) -> pa.RecordBatch | None:
         """Return the rows of a kind in the order of their tags, None if there are none."""
-        laid = zip(self._blocks, self._rows, strict=True)
-        batches = [rows for block, rows in laid if block.info.kind == kind]
+        batches = [batch for batches in self._laid[kind].values() for batch in batches]
         if not batches:
             return None
-        whole = pa.concat_batches(batches)
+        whole = _joined(batches)
         tags = [whole.column(name).to_numpy() for name in whole.schema.names if is_tag(name)]
         return whole.take(pa.array(np.lexsort(tags[::-1])))
 
@@ -105,12 +122,17 @@ def find_differing(logs: Mapping[str, LaidRows], first: int) -> Differing:
     return Differing(counts=counts, tuples={name: found[:first] for name, found in tuples.items()})
 
 
-def _plain(rows: pa.RecordBatch) -> pa.RecordBatch:
-    columns = {}
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if name != ROW:
-            columns[name] = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Make one batch, without places and encodings."""
+    if any(pa.types.is_dictionary(field.type) for field in batches[0].schema):
+        batches = [_decoded(batch) for batch in batches]
+    whole = pa.concat_batches(batches)
+    return whole.select([name for name in whole.schema.names if name != ROW])
+
+
+def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
 
 def _digest(rows: pa.RecordBatch) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -40,31 +40,26 @@ class _SegmentRange:
 
 
 @dataclass(frozen=True, slots=True)
-class LaidBlock:
-    """A block of a segment as far as it is asked for; ``whole`` is whether that is all of it.
+class LaidSegment:
+    """A segment as far as it is asked for; ``whole`` is whether that is all of it.
 
-    It can be read as long as it is held, also when its segment is trimmed.
+    It can be read as long as it is held, also when it is trimmed.
     """
 
     file: SegmentFile
-    number: int
     part: _SegmentRange
 
     @property
-    def info(self) -> BlockInfo:
-        return self.file.footer.blocks[self.number]
-
-    @property
-    def frontier(self) -> int:
-        return self.part.name.frontier
+    def blocks(self) -> tuple[BlockInfo, ...]:
+        return self.file.footer.blocks
 
     @property
     def whole(self) -> bool:
         return self.part.low is None and self.part.high is None
 
-    def read(self) -> pa.RecordBatch:
-        """Return its rows, which stay mapped."""
-        return self.part.cut(self.file.read(self.number))
+    def read(self, number: int) -> pa.RecordBatch:
+        """Return the rows of a block, which stay mapped."""
+        return self.part.cut(self.file.read(number))
 
 
 class ChannelReader:
@@ -168,12 +163,9 @@ class ChannelReader:
         ticks = pa.Table.from_batches(punctuations, channel.fields([]))
         return _merge(tuples, channel.fields(columns), before), ticks
 
-    def blocks(self, after: int | None, upto: int) -> Iterator[LaidBlock]:
-        """Yield the blocks of a range as they lie in the log, for who needs no order among buckets."""
-        for part in self._wanted(after, upto):
-            file = self._open(part.name)
-            for number in range(len(file.footer.blocks)):
-                yield LaidBlock(file, number, part)
+    def segments(self, after: int | None, upto: int) -> list[LaidSegment]:
+        """Return a range as it lies in the log, for who needs no order among buckets."""
+        return [LaidSegment(self._open(part.name), part) for part in self._wanted(after, upto)]
 
     @property
     def start(self) -> int:
