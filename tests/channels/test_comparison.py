@@ -14,7 +14,7 @@ import pytest
 from tests.channels.model import tag_fields
 
 from riprap.channels import ChannelWriter
-from riprap.channels.comparison import PATIENCE_SECONDS, Difference, LogComparison
+from riprap.channels.comparison import PATIENCE_SECONDS, LogComparison, LogDifference
 from riprap.channels.folder import scan
 from riprap.channels.notes import COMPARED, Notes
 from riprap.channels.replicas import begin_log, newest_log
@@ -92,7 +92,7 @@ def logs_of(channel: Path, letters: str = "ab") -> list[Log]:
     return [Log(channel, letter) for letter in letters]
 
 
-def find_all(comparison: LogComparison, **options: Any) -> list[Difference]:
+def find_all(comparison: LogComparison, **options: Any) -> list[LogDifference]:
     """Look until there is no more to be seen."""
     found = comparison.look(**options)
     while comparison.behind:
@@ -128,7 +128,7 @@ def test_logs_cut_at_random_are_the_same_until_something_is_changed(tmp_path: Pa
     if not same:
         changed[place] = {**rows[place], "size": rows[place]["size"] ^ 1 << chance.randrange(60)}
 
-    found: list[Difference] = []
+    found: list[LogDifference] = []
     logs = {x: Log(tmp_path, x, encoded=chance.random() < 0.5) for x in letters}
     left = {x: cuts_of(chance, 100) for x in letters}
     while any(left.values()):

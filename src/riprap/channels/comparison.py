@@ -57,7 +57,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class LogDifference:
     """Logs differ after a frontier, None: from the beginning, and up to another.
 
     ``wrong`` are those whom most contradict, none where there is no majority.
@@ -139,7 +139,7 @@ class LogComparison:
         self.counts = Counts()
         self.behind = False
 
-    def look(self, out: Collection[str] = (), *, rows: int = LOOK_ROWS) -> list[Difference]:
+    def look(self, out: Collection[str] = (), *, rows: int = LOOK_ROWS) -> list[LogDifference]:
         """Compare what there is by now, up to so many rows; ``out`` are those of whom nothing is expected."""
         logs = [log for each in self._list() if (log := self._scan(*each)) is not None]
         self._divide(logs, out)
@@ -283,7 +283,7 @@ class LogComparison:
                 cost += laid.count + _SEGMENT_ROWS * laid.segments + _BLOCK_ROWS * laid.blocks
         return cost
 
-    def _judge(self, stretch: _Stretch, expected: set[str]) -> Difference | None:
+    def _judge(self, stretch: _Stretch, expected: set[str]) -> LogDifference | None:
         if len(stretch.sides) < 2 or stretch.told:
             return None
         groups = stretch.groups()
@@ -296,7 +296,7 @@ class LogComparison:
         stretch.told = True
         self.counts.differences += 1
         most = len(groups[0]) * 2 > len(stretch.sides)
-        return Difference(
+        return LogDifference(
             after=None if stretch.low == BEGIN else stretch.low,
             upto=stretch.high,
             replicas=tuple(sorted(stretch.sides)),

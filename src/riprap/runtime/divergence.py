@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from riprap.adapters.retrying import Tell
-from riprap.channels.comparison import LOOK_ROWS, Counts, Difference, LogComparison
+from riprap.channels.comparison import LOOK_ROWS, Counts, LogComparison, LogDifference
 from riprap.errors import RiprapError
 from riprap.runtime.switch import read_switch
 from riprap.stage.plan import ChannelPlan, Layout
@@ -137,7 +137,7 @@ class Divergence:
         finally:
             self._seconds += time.thread_time() - began
 
-    def _note(self, channel: ChannelPlan, difference: Difference) -> None:
+    def _note(self, channel: ChannelPlan, difference: LogDifference) -> None:
         before, now = self._told.get(channel.name), self._clock()
         if before is not None and before.wrong == difference.wrong and now - before.time < AGAIN_SECONDS:
             before.further += 1
