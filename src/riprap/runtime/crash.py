@@ -4,9 +4,10 @@ Set ``RIPRAP_CRASH_AT=recorded:3`` (step, batch; ``recorded:3:sums`` for one pro
 whichever batch comes first) and ``RIPRAP_CRASH_ONCE=/path/marker``; the first process to reach the step leaves its
 number there and kills itself. For steps of a checkpoint it is the number of the checkpoint since the start, from 1, and
 the operator; these are steps of the agent, and ``parent@checkpoint-manifest:3:sums`` kills its driver there, while the
-agent goes on. A replica that comes back with another's state has ``peer-read``, ``peer-logs`` and ``peer-recorded``, by batch
-and element. A supervisor has ``switching:2:hot`` and ``switched:2:hot``, by epoch and group, and ``decided:*:main``, which is written down for a process and not carried out; in
-``region-halted:1:sums`` it is on disk how a region stands after an attempt, and in ``region-halted-told:1:sums`` told.
+agent goes on. A replica that comes back with another's state has ``peer-read``, ``peer-logs`` and ``peer-recorded``, by
+batch and element. A supervisor has ``decided:*:main``, which is written down for a process and not carried out; in
+``region-halted:1:sums`` it is on disk how a region stands after an attempt, and in ``region-halted-told:1:sums`` told;
+in ``switching:2:hot`` it is about to switch a group to an epoch, and in ``switched:2:hot`` that is on disk.
 
 Without the variable a step costs a dictionary look-up. With ``RIPRAP_CRASH_BY=SIGSTOP`` it does not die but stands
 still, until somebody sends it SIGCONT.

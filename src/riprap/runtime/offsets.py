@@ -32,8 +32,8 @@ class Piece:
     """What a task reads: for each source rows from start to end, in these segments; for each root, frontiers.
 
     Or it reads nothing and puts out what is held at the end of the input, if ``ends``: at ``frontier``, or where there
-    is none, at the batch. A small batch is ``alone``: there is no other piece, and all buckets are this task's. Of groups
-    it is said which of their ``replicas`` is read.
+    is none, at the batch. A small batch is ``alone``: there is no other piece, and all buckets are this task's. Of
+    groups it is said which of their ``replicas`` is read.
     """
 
     task: int

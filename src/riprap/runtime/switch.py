@@ -7,9 +7,9 @@
                 {"active": "b", "after": 120, "since": 124, "cause": "process 'hot~a' was killed by signal 9",
                  "time": 1731690042.1}]}
 
-The newest epoch says which replica is active. ``after`` is the frontier up to which the one before counts, ``since`` that
-after which this one does: what lies between is lost if the failover is plain, and read from either if it is exact. Those
-who are ``out`` are lost, and what they have not read is not kept for them: they come back with another's state.
+The newest epoch says which replica is active. ``after`` is the frontier up to which the one before counts, ``since``
+that after which this one does: what lies between is lost if the failover is plain, and read from either if it is exact.
+Those who are ``out`` are lost, and what they have not read is not kept for them: they come back with another's state.
 
 The supervisor writes it, synced, before it acts on it; of a run in one process, that process does.
 """

@@ -4,9 +4,9 @@
     own  (b)    ... | 31 |                          died here, or lost its memory
                           '-> 32: state of a after 42, input on record up to where that one had read
 
-Pages are immutable: on one host they are linked, not copied. The record that is made is what computing all of that input
-in one batch would have made; its results are not made again, since the peer's log has them. So the replica's own log
-begins anew behind them, before the record is written: whoever dies in between does all of it again.
+Pages are immutable: on one host they are linked, not copied. The record that is made is what computing all of that
+input in one batch would have made; its results are not made again, since the peer's log has them. So the replica's own
+log begins anew behind them, before the record is written: whoever dies in between does all of it again.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ python -m riprap.runtime.supervision.driver IN OUT          the descriptors of i
     retry   element                                               started     element, restore, lost, batch
     set aside  element, until it is retried                       failed      element, error, message, batch, final
     stop    finish what is under way; or, resume, leave it        caught up   element
-    halt    between two batches, at once                          beat        elements: {name: a Pulse}
+    halt    between two batches, at once                          beat        elements: {name: a Pulse}, quiet: seconds
+                                                                              since the JVM has answered
                                                                   ended       element
 
 A driver whose pipe is closed has lost its supervisor, and ends itself.
@@ -46,12 +47,13 @@ from riprap.runtime.precompilation import Precompilation
 from riprap.runtime.resident.slots import share_of
 from riprap.runtime.session import make_session
 from riprap.runtime.site import Housing
+from riprap.runtime.stage import Pulse
 from riprap.runtime.start import hire_early, layout_of, spark_of, stages_of
 from riprap.runtime.supervision.failures import SPARK_GONE
 from riprap.runtime.supervision.presence import announce, withdraw
 from riprap.runtime.supervision.warm_up import warm_up
 
-BEAT_SECONDS = 0.2
+BEAT_SECONDS = 0.1
 _POLL_SECONDS = 0.05
 
 
@@ -93,6 +95,8 @@ class Driver:
         self._process = ""
         self._lock: IO[str] | None = None
         self._halting = False
+        self._answered = 0.0
+        self._pulses: dict[str, Pulse] = {}
 
     def serve(self) -> None:
         """Make a session, then do what the supervisor says until it says to halt."""
@@ -108,7 +112,9 @@ class Driver:
         if self._opening["warm"]:
             warm_up(session, self._folder.path)
         self._link.send("ready", cores=session.sparkContext.defaultParallelism, **spark_of(session))
-        threading.Thread(target=self._beat, args=(session,), name="beat", daemon=True).start()
+        self._answered = time.monotonic()
+        threading.Thread(target=self._watch_spark, args=(session,), name="watch Spark", daemon=True).start()
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
         while True:
             message = self._next()
             match message:
@@ -189,20 +195,27 @@ class Driver:
         if order["stopping"] is not None:
             crew.stop(resume=order["stopping"] == "resume")
 
-    def _beat(self, session: SparkSession) -> None:
-        """Give signs of life; what it asks goes through the JVM, so that one that hangs is silent."""
+    def _beat(self) -> None:
+        """Give signs of life. They do not pass through the JVM, which may stand still for a while."""
+        while not self._halting:
+            quiet = time.monotonic() - self._answered
+            self._link.send("beat", elements=self._pulses, quiet=quiet)
+            self._pulses = {}
+            time.sleep(BEAT_SECONDS)
+
+    def _watch_spark(self, session: SparkSession) -> None:
+        """See whether there is a Spark; one that hangs gives no answer, which the signs of life say."""
         while not self._halting:
             try:
                 check_spark(session)
-                elements = self._crew.pulse() if self._crew is not None else {}
+                self._pulses = self._crew.pulse() if self._crew is not None else {}
             except SparkGoneError:
                 if not self._halting:
                     os._exit(SPARK_GONE)
             except Exception:
                 # An element that is being started or ended has no answer.
                 pass
-            else:
-                self._link.send("beat", elements=elements)
+            self._answered = time.monotonic()
             time.sleep(BEAT_SECONDS)
 
     def _halt(self, session: SparkSession) -> None:

@@ -122,7 +122,16 @@ class HaltRegion:
     reason: str
 
 
-Action = RetryQuery | RestartProcess | RestartElsewhere | GiveUp | HaltRegion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveOut:
+    """Go on without a replica, of which the run would be given up if there were no other."""
+
+    process: str
+    error: str
+    reason: str
+
+
+Action = RetryQuery | RestartProcess | RestartElsewhere | GiveUp | HaltRegion | LeaveOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +186,8 @@ def describe_action(action: Action) -> str:
             return "giving up"
         case HaltRegion(region=region):
             return f"halting region '{region}'"
+        case LeaveOut(process=process):
+            return f"going on without '{process}'"
 
 
 def _soon(after: float) -> str:

@@ -43,6 +43,7 @@ _ACTIONS: Mapping[str, type[Action]] = {
         failures.RestartElsewhere,
         failures.GiveUp,
         failures.HaltRegion,
+        failures.LeaveOut,
     )
 }
 

@@ -43,7 +43,8 @@ class DriverProcess:
         os.close(from_write)
         self.link = Link(from_read, to_write)
         self._clock = clock
-        self.began = self.heard = clock()
+        # When its JVM was last known to answer is another matter.
+        self.began = self.heard = self.answered = clock()
         self._before = self.began
         self.ready: Message | None = None
         self.halted = False

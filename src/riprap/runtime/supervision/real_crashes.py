@@ -82,7 +82,8 @@ def wipe_pages(folders: Iterable[str]) -> int:
 def _find(run: Path, element: str) -> Presence:
     presences = find_presences(run)
     for presence in presences:
-        if element in presence.pages:
+        # A replica is named by its process.
+        if element in presence.pages or element == presence.process:
             return presence
     names = ", ".join(name for p in presences for name in p.pages)
     raise RunError(f"no element '{element}' is running in {run}. There are: {names or 'none'}")

@@ -154,6 +154,17 @@ class ProcessState:
         elif self.driver is not None:
             self.driver.halt()
 
+    def leave_out(self) -> None:
+        """Let its elements be for good: others do what they did."""
+        for element in self.open.values():
+            element.phase, element.retry_at, element.recovery = "ended", None, None
+        self.restart_at = None
+        if self.driver is not None and self.driver.ready:
+            self.driver.halt()
+        elif self.driver is not None:
+            self.driver.end()
+            self.driver = None
+
     def revive(self, names: Iterable[str]) -> None:
         """Let elements that were halted start again, in a new process if there is none."""
         now, idle = time.monotonic(), not self.open

@@ -21,7 +21,7 @@ def silences(
         if driver is None or driver.halted:
             continue
         limit = patience.silent if driver.ready else patience.starting
-        quiet = now - (driver.heard if driver.ready else driver.began)
+        quiet = now - (min(driver.heard, driver.answered) if driver.ready else driver.began)
         if quiet > limit:
             yield Silent(time=clock(), process=name, seconds=quiet), quiet
             continue

@@ -60,7 +60,8 @@ def supervise(
             "spark=: every driver process of a supervised run has a session of its own. Give master="
         )
     options, clock = settle(graph, options), options.clock
-    for each in (options.master, *patience.standby):
+    hosts = [host for group in graph.groups for host in group.hosts]
+    for each in (options.master, *patience.standby, *hosts):
         check_master(each)
     pickled = _pickled(graph, replace(options, clock=time.time))
     folder, resume = open_folder(graph, options)
@@ -72,7 +73,9 @@ def supervise(
             spare=options.interval is not None if spare is None else spare,
             stdout=stdout,
         )
-        one_host = all(each.startswith("local") for each in (options.master or "local", *patience.standby))
+        one_host = all(
+            each.startswith("local") for each in (options.master or "local", *patience.standby, *hosts)
+        )
         # First the lease: nothing of a run that is alive may be changed. Then the sweep: the run to take up may look as
         # dead as others.
         housing, lease = take_hold(folder, options.pages, options.page_limit, one_host=one_host)

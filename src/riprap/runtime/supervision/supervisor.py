@@ -29,17 +29,20 @@ from riprap.runtime.supervision.failures import (
     GiveUp,
     HaltRegion,
     HostLost,
+    LeaveOut,
     NotStarted,
     ProcessDied,
     QueryFailed,
     RestartElsewhere,
     RestartProcess,
     RetryQuery,
+    describe,
     failure_of,
 )
 from riprap.runtime.supervision.journal import note_decision, note_recovered
 from riprap.runtime.supervision.orders import Orders
 from riprap.runtime.supervision.process import DriverProcess
+from riprap.runtime.supervision.replicas import ReplicaGroups
 from riprap.runtime.supervision.requests import Requests, Stop
 from riprap.runtime.supervision.roster import Conditions, ElementState, ProcessState, ReturningElement
 from riprap.runtime.supervision.silence import silences
@@ -77,11 +80,14 @@ class Supervisor:
         layout = compile_graph(graph, buckets=1, tasks=1)
         fresh = conditions.options.fresh
         self._regions = RegionControllers(layout, folder, resume=resume, fresh=fresh)
+        self._groups = ReplicaGroups(layout, folder, self._clock)
+        masters = {g.process(x): m for g in graph.groups for x, m in zip(g.letters, g.hosts, strict=False)}
         self._requests = Requests(folder)
         self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
         for plan in layout.plans:
             name = plan.process
-            process = self._processes.setdefault(name, ProcessState(conditions.options.master))
+            master = masters.get(name, conditions.options.master)
+            process = self._processes.setdefault(name, ProcessState(master))
             phase: Literal["halted", "waiting"] = (
                 "halted" if plan.region in self._regions.halted else "waiting"
             )
@@ -134,6 +140,7 @@ class Supervisor:
             if driver.link.incoming in readable and driver in self._drivers():
                 messages = driver.receive()
                 if messages is None:
+                    self._fail_over(driver)
                     self._gone(driver)
                 for message in messages or ():
                     # One message may be its last: what a process says after its end has been decided is void.
@@ -146,6 +153,13 @@ class Supervisor:
 
     def _owner(self, driver: DriverProcess) -> tuple[str, ProcessState] | None:
         return next(((n, p) for n, p in self._processes.items() if p.driver is driver), None)
+
+    def _fail_over(self, driver: DriverProcess) -> None:
+        """Let another replica take over before anything else: to see to the end of a process takes a while."""
+        owner = self._owner(driver)
+        if owner is not None and owner[1].open and not self._wants_halt:
+            cause = f"process '{owner[0]}' is gone"
+            self._groups.lost(owner[0], cause, driver.unheard, self._processes, gone=True)
 
     def _gone(self, driver: DriverProcess) -> None:
         owner = self._owner(driver)
@@ -165,6 +179,7 @@ class Supervisor:
         match message:
             case {"say": "ready"}:
                 driver.ready = message
+                driver.answered = time.monotonic()
             case {"say": "not started", "error": error, "message": text} if owner is not None:
                 name, process = owner
                 driver.end(1.0)
@@ -173,7 +188,8 @@ class Supervisor:
                 self._decide(
                     NotStarted(time=self._clock(), process=name, error=error, message=text, first=first), 0.0
                 )
-            case {"say": "beat", "elements": elements}:
+            case {"say": "beat", "elements": elements, "quiet": quiet}:
+                driver.answered = time.monotonic() - quiet
                 for name, pulse in elements.items():
                     self._element(name).beat(Pulse(*pulse))
             case {"say": "started", "element": name} if owner is not None:
@@ -205,6 +221,8 @@ class Supervisor:
     # What they do not say
 
     def _look(self) -> None:
+        if self._wants_stop is None:
+            self._groups.look(self._processes)
         for failure, seconds in silences(self._processes, self._patience, time.monotonic(), self._clock):
             self._decide(failure, seconds)
         for late in self._regions.look(self._elements(), self._clock()):
@@ -216,12 +234,16 @@ class Supervisor:
 
     def _decide(self, failure: Failure, detect: float) -> None:
         """Decide about a failure; where a region of it is halted, decide about what else it has struck."""
+        alone = isinstance(failure, QueryFailed | HostLost)
+        self._groups.lost(failure.process, describe(failure), detect, self._processes, gone=not alone)
         process, further = self._processes[failure.process], False
         gone = not isinstance(failure, QueryFailed | HostLost)
         while True:
             # A run that is to stop waits for nobody to reset a region.
             struck = self._regions.struck(failure, process.open) if self._wants_stop is None else ()
             action = decide(failure, self._patience, self._history, struck)
+            if isinstance(action, GiveUp) and self._groups.can_do_without(failure.process, self._processes):
+                action = LeaveOut(process=failure.process, error=action.error, reason=action.reason)
             decision = Decision(failure, action)
             self._history.append(decision)
             note_decision(self._folder, decision, further=further)
@@ -262,6 +284,9 @@ class Supervisor:
                     element.phase, element.retry_at = "down", None
                     if element.ran:
                         element.recovery = element.recovery or ReturningElement(kind, now, detect)
+            case LeaveOut(process=name, reason=reason):
+                self._groups.give_up(name, reason)
+                self._processes[name].leave_out()
             case GiveUp(error=error, reason=reason):
                 self.error = named_error(error, reason)
                 self._regions.forget()
@@ -278,10 +303,12 @@ class Supervisor:
             for name, element in process.elements.items():
                 if element.retry_at is not None and now >= element.retry_at and process.driver is not None:
                     element.retry_at = None
+                    self._groups.returning(element.process)
                     element.start()
                     process.driver.link.send("retry", element=name)
             if process.told and not process.open and process.driver is not None:
                 process.driver.halt()
+        self._let_replicas_go()
         self._hear_others()
         if self._wants_stop is not None:
             self._pass_on_stop()
@@ -294,6 +321,15 @@ class Supervisor:
         calm = all(e.phase in ("running", "halted", "ended") and e.recovery is None for e in elements)
         if calm and self.up.is_set() and self._wants_stop is None:
             self.drivers.keep_spare()
+
+    def _let_replicas_go(self) -> None:
+        """End the replicas that are still at work when all that reads from them has ended."""
+        replicas = self._groups.processes()
+        others = [process for name, process in self._processes.items() if name not in replicas]
+        if replicas and not any(process.open or process.halted for process in others):
+            for name in replicas:
+                if self._processes[name].open:
+                    self._processes[name].leave_out()
 
     def _replace(self, process: ProcessState) -> None:
         process.driver, spare = self.drivers.replacement(process.master)
@@ -309,11 +345,13 @@ class Supervisor:
                 return
             self._orders.settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
             self._regions.begin()
+            self._groups.begin()
             self.ready.set()
         for name, process in self._processes.items():
             if process in ready and not process.told and process.driver is not None and process.driver.ready:
                 process.told = process.was_ready = True
                 process.told_to_stop = self._wants_stop is not None
+                self._groups.returning(name)
                 for element in process.open.values():
                     element.start()
                 order = self._orders.to_start(name, process, process.driver.ready, self._wants_stop)

@@ -1,0 +1,172 @@
+"""Replicas really die, hang and lose their memory; what comes out is that of a run in which nothing happens."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runtime.harness import Programs, only_run, read_parts, whole
+from tests.runtime.supervision.replicated import SINKS, Feeding, Scene, replicated
+from tests.runtime.supervision.watched import ROWS, expected, put_file
+
+import riprap as rr
+from riprap.runtime import Patience, supervise
+from riprap.runtime.supervision.failures import SPARK_GONE
+from riprap.testing import kill_host
+
+OPTIONS = rr.RunOptions(
+    buckets=4, parallelism=1, master="local[1,3]", config={"spark.log.level": "OFF"}, trigger="50ms"
+)
+# A busy machine may be silent for a while without anybody being lost.
+DETECT = "2s"
+
+
+def found(out: Path) -> dict[str, list[dict[str, Any]]]:
+    return {name: whole(read_parts(out / name)).to_pylist() for name in SINKS}
+
+
+@contextmanager
+def going(app: rr.Application, runs: Path, tmp_path: Path) -> Iterator[tuple[Scene, Feeding]]:
+    """Run an application while files come, until all that has come is read."""
+    patience = Patience(silent=60.0)
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), patience=patience, spare=False) as run:
+        scene = Scene(run)
+        with Feeding(tmp_path / "calls") as feeding:
+            scene.until(lambda: all(run.progress().tuples_out.values()))
+            yield scene, feeding
+            scene.until_further()
+        scene.until(lambda: run.progress().tuples_in >= feeding.files * ROWS)
+
+
+def test_replicas_die_hang_and_lose_their_memory(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("hot", "sums", "counts", detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        # The one that is not read: nobody takes notice, and it comes back with the state of the other.
+        scene.driver("hot~b").kill()
+        scene.until_back("hot~b")
+        assert {e["peer"] for e in scene.events("state taken")} == {"sums~a", "counts~a"}
+        assert not scene.events("failed over")
+
+        # The active one stands still, and goes on when it has been replaced: nobody reads what it has to say.
+        stopped = scene.driver("hot~a")
+        stopped.suspend()
+        told = scene.until_told("failed over")
+        assert (told["before"], told["active"], told["epoch"]) == ("a", "b", 2)
+        scene.until_further()
+        stopped.resume()
+        assert scene.until_told("false alarm")["replica"] == "a"
+        assert len(scene.events("failure")) == 1, "nobody else has died"
+
+        # The active one loses only its JVM.
+        scene.jvm("hot~b").kill()
+        assert scene.until_told("failed over", 2)["active"] == "a"
+        scene.until_back("hot~b", 2)
+        assert [e["code"] for e in scene.events("failure")] == [-signal.SIGKILL, SPARK_GONE]
+
+        # The active one loses its memory.
+        assert kill_host(scene.run.folder, "hot~a").pages
+        assert scene.until_told("failed over", 3)["active"] == "b"
+        scene.until_back("hot~a")
+        assert not scene.events("state lost")
+
+        # One dies, and the other before the first is back.
+        scene.driver("hot~a").kill()
+        scene.until_told("failure", 4)
+        scene.driver("hot~b").kill()
+        scene.until_back("hot~a", 2)
+        scene.until_back("hot~b", 3)
+
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+    assert not scene.events("results lost")
+    assert not scene.events("lost in failover")
+
+
+def test_plain_failover_loses_what_it_says_and_nothing_else(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("hot", "sums", failover="plain", detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        # It does not look, and so the other goes further.
+        scene.driver("hot~a").suspend()
+        told = scene.until_told("failed over")
+        assert told["since"] > told["after"]
+        scene.driver("hot~a").kill()
+        scene.until_back("hot~a")
+
+    whole_output, held = expected(range(feeding.files))["by_caller"], found(tmp_path / "out")["by_caller"]
+    lost = scene.events("lost in failover")
+    missing = len(whole_output) - len(held)
+    assert missing > 0
+    assert {(e["group"], e["stream"], e["tuples"]) for e in lost} == {("hot", "sums", missing)}
+    gap = next(i for i, (ours, theirs) in enumerate(zip(held, whole_output, strict=False)) if ours != theirs)
+    assert held == whole_output[:gap] + whole_output[gap + missing :]
+
+
+@pytest.mark.slow
+def test_full_replication_outlives_any_single_crash(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate_all(detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        for replica in ("all~a", "all~b"):
+            scene.driver(replica).kill()
+            scene.until_further()
+            scene.until_back(replica)
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+    assert not scene.events("failed over")
+
+
+@pytest.mark.slow
+def test_two_groups_fail_at_once(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("first", "sums", detect=DETECT)
+    app.replicate("second", "counts", detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        victims = [scene.driver("first~a"), scene.driver("second~a")]
+        for victim in victims:
+            victim.kill()
+        scene.until_told("failed over", 2)
+        scene.until_further()
+        scene.until_back("first~a")
+        scene.until_back("second~a")
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+
+
+@pytest.mark.slow
+def test_replicas_of_a_region_come_back_from_each_other_or_from_a_cut(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out", region=True)
+    app.replicate("hot", "sums", "counts", detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        assert kill_host(scene.run.folder, "hot~a").pages
+        scene.until_told("failed over")
+        scene.until_back("hot~a")
+        scene.until_further()
+        # Now both, at once: what is in neither memory comes from cuts.
+        for replica in ("hot~a", "hot~b"):
+            scene.driver(replica).suspend()
+        for replica in ("hot~a", "hot~b"):
+            assert kill_host(scene.run.folder, replica).pages
+        scene.until_back("hot~a", 2)
+        scene.until_back("hot~b")
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+    assert scene.events("computed again")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["switching", "switched"])
+def test_a_supervisor_dies_as_it_switches(step: str, runs: Path, tmp_path: Path, programs: Programs) -> None:
+    calls, out = tmp_path / "calls", tmp_path / "out"
+    for file in range(6):
+        put_file(calls, file)
+    spec = {"calls": str(calls), "out": str(out), "options": {"runs": str(runs)}, "tuples": 6 * ROWS}
+    first = programs.start("replicate.py", tmp_path / "first", {**spec, "kill": "hot~a"}, f"{step}:2:hot")
+    programs.finish(first, code=-signal.SIGKILL)
+    for file in range(6, 12):
+        put_file(calls, file)
+    again = {**spec, "options": {"folder": str(only_run(runs))}, "tuples": 12 * ROWS, "kill": None}
+    programs.finish(programs.start("replicate.py", tmp_path / "second", again))
+    assert found(out) == {name: expected(range(12))[name] for name in SINKS}
