@@ -22,6 +22,8 @@ from riprap.channels.segment import BEGIN
 from riprap.state.durable_files import checking, fields_of, load_json, save_json
 
 FORMAT = "riprap-channel-reader/1"
+# Who compares the logs of replicas notes by this name how far that is; no element can have it.
+COMPARED = "~compared"
 _FOLDER = "readers"
 _REMEDY = "Put it back from a copy; or remove it: then the channel keeps what the reader has had, until its next batch"
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, OLDER, Channel, list_segments, scan
 from riprap.channels.notes import Notes
-from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, Footer, SegmentFile, SegmentName
+from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, BlockInfo, Footer, SegmentFile, SegmentName
 from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
 
@@ -37,6 +37,29 @@ class _SegmentRange:
         start = 0 if self.low is None else int(np.searchsorted(values, self.low, "right"))
         stop = len(values) if self.high is None else int(np.searchsorted(values, self.high, "right"))
         return rows.slice(start, stop - start)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidSegment:
+    """A segment as far as it is asked for; ``whole`` is whether that is all of it.
+
+    It can be read as long as it is held, also when it is trimmed.
+    """
+
+    file: SegmentFile
+    part: _SegmentRange
+
+    @property
+    def blocks(self) -> tuple[BlockInfo, ...]:
+        return self.file.footer.blocks
+
+    @property
+    def whole(self) -> bool:
+        return self.part.low is None and self.part.high is None
+
+    def read(self, number: int) -> pa.RecordBatch:
+        """Return the rows of a block, which stay mapped."""
+        return self.part.cut(self.file.read(number))
 
 
 class ChannelReader:
@@ -139,6 +162,16 @@ class ChannelReader:
             before += part.name.rows
         ticks = pa.Table.from_batches(punctuations, channel.fields([]))
         return _merge(tuples, channel.fields(columns), before), ticks
+
+    def segments(self, after: int | None, upto: int) -> list[LaidSegment]:
+        """Return a range as it lies in the log, for who needs no order among buckets."""
+        return [LaidSegment(self._open(part.name), part) for part in self._wanted(after, upto)]
+
+    @property
+    def start(self) -> int:
+        """The frontier after which the log begins by now, BEGIN if nothing was trimmed."""
+        listed = list_segments(self._folder)
+        return self._start(listed[0]) if listed else BEGIN
 
     @property
     def acknowledged(self) -> int | None:

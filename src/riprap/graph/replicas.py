@@ -57,6 +57,16 @@ def copy_name(name: str, letter: str) -> str:
     return f"{name}{_SEPARATOR}{letter}"
 
 
+def split_copy_name(name: str) -> tuple[str, str | None]:
+    """Say of which element, or group, a name is, and of which replica: None if it is no copy's.
+
+    >>> split_copy_name("hot~a"), split_copy_name("main")
+    (('hot', 'a'), ('main', None))
+    """
+    whole, separator, letter = name.partition(_SEPARATOR)
+    return whole, letter if separator else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaGroup:
     """Operators that run as several replicas, as :meth:`riprap.Application.replicate` describes them.

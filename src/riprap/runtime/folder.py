@@ -2,7 +2,8 @@
 
 <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest that has begun
     run.json         command line, options, notes (such as the seed of the feed), versions
-    state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
+    state.json       how state is cut up: elements, buckets, and the columns of every stateful operator; and what
+                     belongs to each replica group
     events.jsonl     started, resumed, failed, interrupted, stopped (to be taken up), ended; failures and what was
                      decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
