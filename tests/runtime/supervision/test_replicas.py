@@ -9,14 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from tests.runtime.harness import Programs, only_run, read_parts, whole
+from tests.runtime.harness import Programs, only_run, page_folder, read_parts, whole
 from tests.runtime.supervision.replicated import SINKS, Feeding, Scene, replicated
 from tests.runtime.supervision.watched import ROWS, expected, put_file
 
 import riprap as rr
 from riprap.runtime import Patience, supervise
 from riprap.runtime.supervision.failures import SPARK_GONE
+from riprap.state.ledger import BatchRecord, Ledger
 from riprap.testing import kill_host
 
 OPTIONS = rr.RunOptions(
@@ -154,6 +156,50 @@ def test_replicas_of_a_region_come_back_from_each_other_or_from_a_cut(runs: Path
         scene.until_back("hot~b")
     assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
     assert scene.events("computed again")
+
+
+@pytest.mark.slow
+def test_a_bit_that_flips_in_the_state_of_a_replica_is_found(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("hot", "sums", detect=DETECT)
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), spare=False) as run:
+        scene = Scene(run)
+        scene.until(lambda: all(n >= ROWS // 4 for n in run.progress().tuples_out.values()))
+        scene.until(lambda: newest_frontier(run.folder, "sums~a") == newest_frontier(run.folder, "sums~b"))
+        flip_bit(run.folder, "sums~b")
+        put_file(tmp_path / "calls", 1)
+        told = scene.until_told("replicas differ")
+        assert (told["group"], told["stream"], told["replicas"]) == ("hot", "sums", ["a", "b"])
+        right = expected(range(2))["by_caller"]
+        assert all(row in right for row in told["tuples"]["a"])
+        assert told["tuples"]["b"]
+        assert not any(row in right for row in told["tuples"]["b"])
+        scene.until(lambda: run.progress().tuples_out["by_caller"] == 2 * ROWS)
+    # It is told, and nothing else: whose results are right nobody can say of two.
+    assert found(tmp_path / "out")["by_caller"] == right
+
+
+def newest_record(folder: Path, element: str) -> BatchRecord:
+    ledger = Ledger(str(folder / "elements" / element / "ledger"))
+    return ledger.get(ledger.batches()[-1])
+
+
+def newest_frontier(folder: Path, element: str) -> int | None:
+    return newest_record(folder, element).frontier
+
+
+def flip_bit(folder: Path, element: str) -> None:
+    """Flip a bit of the newest tuple that a replica holds of some key."""
+    name = newest_record(folder, element).manifests[0].pages["sums/0"][0]
+    (page,) = (page_folder(folder) / "state" / element).glob(f"{name}.page")
+    data = page.read_bytes()
+    with pa.ipc.open_file(pa.py_buffer(data)) as file:
+        batch = file.get_batch(0)
+    values = batch.column("minutes").buffers()[1].to_pybytes()
+    place = data.index(values) + 8 * (batch.num_rows - 1)
+    with page.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(bytes([data[place] ^ 64]))
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from riprap.channels.replicas import newest_log
 from riprap.channels.segment import BEGIN
 from riprap.compiler import Plan
 from riprap.errors import MissingPageError
-from riprap.graph.replicas import WayBack, copy_name
+from riprap.graph.replicas import WayBack, copy_name, split_copy_name
 from riprap.runtime.checkpointing.recovery import state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.delivery import Delivery
@@ -58,7 +58,7 @@ def peers_of(
 ) -> list[Peer]:
     """Return the copies of an element that other replicas have."""
     assert plan.replica is not None
-    name = plan.name.removesuffix(copy_name("", plan.replica))
+    name = split_copy_name(plan.name)[0]
     others = [copy_name(name, letter) for letter in letters if letter != plan.replica]
     # Who has not begun has nothing to give.
     return [
