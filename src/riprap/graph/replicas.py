@@ -27,7 +27,9 @@ from riprap.graph.operator import Operator
 from riprap.graph.regions import region_by_operator
 
 if TYPE_CHECKING:
+    from riprap.graph.builder import Builder
     from riprap.graph.graph import Graph
+    from riprap.graph.stream import Stream
 
 Failover = Literal["exact", "plain", "ahead"]
 WayBack = Literal["peer", "own", "empty"]
@@ -161,6 +163,87 @@ def make_group(
         detect=seconds(f"{where}: detect=", detect),
         back=back,
         hosts=named,
+    )
+
+
+def replicate(
+    app: Builder,
+    group: str,
+    *operators: Stream | str,
+    replicas: int = 2,
+    failover: Failover = "exact",
+    detect: Duration = "1s",
+    back: WayBack = "peer",
+    hosts: Iterable[str] = (),
+) -> None:
+    """Run connected operators several times at once, so that another replica takes over when one is lost.
+
+    Name operators by their streams, or others by name. Each replica has a process of its own; what it reads is read
+    once and kept for all. With ``failover="exact"`` those behind the group go on in another replica's results from
+    where they were, and nothing is lost; with ``"plain"`` from where that replica is, as others do it, and what is
+    between is lost; with ``"ahead"`` they read whichever is ahead. ``detect`` is how long an active replica may be
+    silent, or behind another, before that takes over; one that dies is replaced at once. ``back`` says what a lost
+    replica comes back with: the state of a ``"peer"``, its ``"own"``, or ``"empty"``. ``hosts`` are Spark masters,
+    one for each replica. That is for ``riprap run``: ``app.run()`` has everything in its own process, once.
+
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([], "word string"))
+    >>> counts = app.aggregate("counts", words, by="word", window=rr.sliding(tuples=10), select="count(*) as n")
+    >>> app.replicate("hot", counts, detect="500ms")
+    >>> app.sink("out", counts, rr.memory())
+    >>> app.graph().groups[0].describe().partition(":")[0]
+    '2 replicas, exact'
+    """
+    location = Location.of_caller()
+    where = f"replica group '{group}' ({location})"
+    if not operators:
+        raise GraphError(f"{where}: it names no operator")
+    # One that puts out several streams may be named by each.
+    names = dict.fromkeys(operator.name for operator in app.named(where, operators))
+    made = make_group(
+        group,
+        names,
+        location,
+        replicas=replicas,
+        failover=failover,
+        detect=detect,
+        back=back,
+        hosts=hosts,
+    )
+    app.add_group(made)
+
+
+def replicate_all(
+    app: Builder,
+    *,
+    replicas: int = 2,
+    detect: Duration = "1s",
+    back: WayBack = "peer",
+    hosts: Iterable[str] = (),
+) -> None:
+    """Run every operator but sources and sinks several times at once; every one reads whichever results are ahead.
+
+    So nothing is lost, doubled or held up by any single crash, and nothing has to be switched. Every operator must
+    put out the same each time. Options are those of :meth:`replicate`; the group is called ``all``.
+
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([], "word string"))
+    >>> app.sink("out", app.functor("long", words, where="length(word) > 3"), rr.memory())
+    >>> app.replicate_all()
+    >>> app.graph().groups[0].operators
+    ('long',)
+    """
+    app.add_group(
+        make_group(
+            "all",
+            (),
+            Location.of_caller(),
+            replicas=replicas,
+            failover="ahead",
+            detect=detect,
+            back=back,
+            hosts=hosts,
+        )
     )
 
 
