@@ -195,8 +195,8 @@ def flip_bit(folder: Path, element: str) -> None:
     data = page.read_bytes()
     with pa.ipc.open_file(pa.py_buffer(data)) as file:
         batch = file.get_batch(0)
-    values = batch.column("minutes").buffers()[1].to_pybytes()
-    place = data.index(values) + 8 * (batch.num_rows - 1)
+    minutes = batch.column("window").flatten().field(0)
+    place = data.index(minutes.buffers()[1].to_pybytes()[: 8 * len(minutes)]) + 8 * (len(minutes) - 1)
     with page.open("r+b") as opened:
         opened.seek(place)
         opened.write(bytes([data[place] ^ 64]))
