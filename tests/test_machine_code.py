@@ -1,6 +1,7 @@
 """Machine code is kept once for all environments, is never stale, and can be done without."""
 
 import ast
+import fcntl
 import os
 import re
 import shutil
@@ -8,6 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import psutil
+from tests.runtime.harness import wait_until
 
 from riprap.machine_code.keeping import source_key
 
@@ -26,13 +30,34 @@ print(uncompiled())
 compile_known(lambda: True)
 print(uncompiled())
 """
+# Says how often the text's hash was compiled and how often found, and goes on until it is told to end.
+STAY = f"{HASH}import sys\nsys.stdout.flush()\nsys.stdin.read()\n"
+# Fails to compile, and goes on all the same.
+FAIL = """\
+import sys
+from numba.core import types
+from numba.core.errors import TypingError
+from riprap import machine_code
+from riprap.state import hashing
+machine_code.load()
+try:
+    hashing._fnv.compile((types.unicode_type,) * 2)
+except TypingError:
+    print("failed", flush=True)
+sys.stdin.read()
+"""
 
 
 def start(program: str, source: Path, cache: Path) -> subprocess.Popen[str]:
     """Start a program with Riprap from some folder."""
     environ = {**os.environ, "PYTHONPATH": str(source), "RIPRAP_CACHE": str(cache)}
     return subprocess.Popen(
-        [sys.executable, "-c", program], env=environ, stdout=subprocess.PIPE, text=True, cwd=source
+        [sys.executable, "-c", program],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=source,
     )
 
 
@@ -60,6 +85,45 @@ def test_another_environment_finds_the_code_and_another_source_does_not(tmp_path
     both = [start(HASH, other, cache) for _ in range(2)]
     printed = sorted(each.communicate()[0] for each in both)
     assert printed == [f"{hashes}\n0 1\n", f"{hashes}\n1 0\n"], "one compiles, the other waits for it"
+
+
+def test_who_waited_for_code_and_found_it_keeps_nobody_waiting(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    hashes, _ = run(HASH, SOURCE, cache)
+    (index,) = cache.glob("code-*/*/state/hashing._fnv-*.nbi")
+    lock, hidden = index.with_name(f"{index.name}.lock"), tmp_path / "index"
+    index.rename(hidden)
+    with lock.open("wb") as compiling:
+        fcntl.flock(compiling, fcntl.LOCK_EX)
+        with start(STAY, SOURCE, cache) as waiting:
+            wait_until(lambda: str(lock) in [file.path for file in psutil.Process(waiting.pid).open_files()])
+            hidden.rename(index)
+            compiling.close()
+            assert waiting.stdout is not None
+            assert [waiting.stdout.readline() for _ in range(2)] == [f"{hashes}\n", "0 1\n"]
+            free = is_free(lock)
+            waiting.communicate()
+    assert free, "it has what it waited for"
+
+
+def test_who_fails_to_compile_keeps_nobody_waiting(tmp_path: Path) -> None:
+    with start(FAIL, SOURCE, tmp_path) as failing:
+        assert failing.stdout is not None
+        said = failing.stdout.readline()
+        (lock,) = tmp_path.glob("code-*/*/state/hashing._fnv-*.lock")
+        free = is_free(lock)
+        failing.communicate()
+    assert (said, free) == ("failed\n", True)
+
+
+def is_free(lock: Path) -> bool:
+    """Say whether no process has a lock."""
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def test_without_a_cache_it_works(tmp_path: Path) -> None:

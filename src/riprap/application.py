@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import runpy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, get_args
 
 import pyarrow as pa
 
-from riprap.durations import Duration
 from riprap.errors import GraphError
 from riprap.expressions import ExpressionError, UserAggregate, UserFunction, parse_schema
 from riprap.graph.builder import Builder
@@ -19,7 +18,7 @@ from riprap.graph.graph import Graph, Restart
 from riprap.graph.location import Location
 from riprap.graph.operator import Operator
 from riprap.graph.options import RunOptions, by_name
-from riprap.graph.replicas import Failover, ReplicaGroup, WayBack, make_group
+from riprap.graph.replicas import replicate, replicate_all
 from riprap.graph.stream import Stream
 from riprap.operators.aggregate import aggregate
 from riprap.operators.barrier import barrier
@@ -76,6 +75,9 @@ class Application(Builder):
     lookup = lookup
     custom = custom
     sink = sink
+    # Those that run as several replicas.
+    replicate = replicate
+    replicate_all = replicate_all
 
     def __init__(self, name: str, within: Builder | None = None) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -175,7 +177,7 @@ class Application(Builder):
             )
         if not operators:
             raise GraphError(f"place '{element}' ({location}): it names no operator")
-        for operator in self._named(f"place '{element}' ({location})", operators):
+        for operator in self.named(f"place '{element}' ({location})", operators):
             if self._places.get(operator.name, element) != element:
                 raise GraphError(
                     f"place '{element}' ({location}): '{operator.name}' is in '{self._places[operator.name]}' already"
@@ -186,94 +188,6 @@ class Application(Builder):
             raise GraphError(
                 f"place '{element}' ({location}): it is in process '{self._processes[element]}' already"
             )
-
-    def replicate(
-        self,
-        group: str,
-        *operators: Stream | str,
-        replicas: int = 2,
-        failover: Failover = "exact",
-        detect: Duration = "1s",
-        back: WayBack = "peer",
-        hosts: Iterable[str] = (),
-    ) -> None:
-        """Run connected operators several times at once, so that another replica takes over when one is lost.
-
-        Name operators by their streams, or others by name. Each replica has a process of its own; what it reads is read
-        once and kept for all. With ``failover="exact"`` those behind the group go on in another replica's results from
-        where they were, and nothing is lost; with ``"plain"`` from where that replica is, as others do it, and what is
-        between is lost; with ``"ahead"`` they read whichever is ahead. ``detect`` is how long an active replica may be
-        silent, or behind another, before that takes over; one that dies is replaced at once. ``back`` says what a lost
-        replica comes back with: the state of a ``"peer"``, its ``"own"``, or ``"empty"``. ``hosts`` are Spark masters, one
-        for each replica. That is for ``riprap run``: ``app.run()`` has everything in its own process, once.
-
-        >>> app = rr.Application("demo")
-        >>> words = app.source("words", rr.rows([], "word string"))
-        >>> counts = app.aggregate("counts", words, by="word", window=rr.sliding(tuples=10), select="count(*) as n")
-        >>> app.replicate("hot", counts, detect="500ms")
-        >>> app.sink("out", counts, rr.memory())
-        >>> app.graph().groups[0].describe().partition(":")[0]
-        '2 replicas, exact'
-        """
-        location = Location.of_caller()
-        where = f"replica group '{group}' ({location})"
-        if not operators:
-            raise GraphError(f"{where}: it names no operator")
-        names = [operator.name for operator in self._named(where, operators)]
-        made = make_group(
-            group,
-            names,
-            location,
-            replicas=replicas,
-            failover=failover,
-            detect=detect,
-            back=back,
-            hosts=hosts,
-        )
-        self._add_group(made)
-
-    def replicate_all(
-        self, *, replicas: int = 2, detect: Duration = "1s", back: WayBack = "peer", hosts: Iterable[str] = ()
-    ) -> None:
-        """Run every operator but sources and sinks several times at once; every one reads whichever results are ahead.
-
-        So nothing is lost, doubled or held up by any single crash, and nothing has to be switched. Every operator must
-        put out the same each time. Options are those of :meth:`replicate`; the group is called ``all``.
-
-        >>> app = rr.Application("demo")
-        >>> words = app.source("words", rr.rows([], "word string"))
-        >>> app.sink("out", app.functor("long", words, where="length(word) > 3"), rr.memory())
-        >>> app.replicate_all()
-        >>> app.graph().groups[0].operators
-        ('long',)
-        """
-        self._add_group(
-            make_group(
-                "all",
-                (),
-                Location.of_caller(),
-                replicas=replicas,
-                failover="ahead",
-                detect=detect,
-                back=back,
-                hosts=hosts,
-            )
-        )
-
-    def _add_group(self, group: ReplicaGroup) -> None:
-        if group.name in self._groups:
-            raise GraphError(f"{group}: {self._groups[group.name]} has that name already. Give each its own")
-        self._groups[group.name] = group
-
-    def _named(self, where: str, operators: Iterable[Stream | str]) -> Iterator[Operator]:
-        """Find operators by their streams, or by name."""
-        for each in operators:
-            name = each.name if isinstance(each, Stream) else self.prefix + each
-            operator = self.taken(name)
-            if operator is None:
-                names = ", ".join(self._operators) or "none yet"
-                raise GraphError(f"{where}: no operator '{name}'. There are: {names}")
-            yield operator
 
     def loop(self, name: str, schema: str | pa.Schema) -> Stream:
         """Give out a stream that is made later, to put on a control port; :meth:`close` says which it is.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,15 +27,18 @@ START = 1_700_000_000.0
 class SavedRun:
     """The newest few tuples of each key, plainly, and the checkpoints a run would have left of them."""
 
-    def __init__(self, runs: Path, *, group: int | None = 2, name: str = "app") -> None:
+    def __init__(
+        self, runs: Path, *, group: int | None = 2, name: str = "app", replica: str | None = None
+    ) -> None:
         self.folder = runs / name / "2026-01-01-000000-abcdef"
         self.folder.mkdir(parents=True)
         (self.folder.parent / "latest").symlink_to(self.folder.name)
         run = {"format": "riprap-run/1", "application": name, "options": {"buckets": BUCKETS}}
         (self.folder / "run.json").write_text(json.dumps(run))
         about = {"kind": "Aggregate", "key": ["ticker"], "columns": {"v": "size"}, "slides": ["0"]}
+        homes = ["main"] if replica is None else ["main~a", "main~b"]
         layout = {
-            "elements": {"main": ["sums", "bare", "fresh", "inlet"]},
+            "elements": {**{home: ["sums", "bare", "fresh", "inlet"] for home in homes}, "last": ["sums"]},
             "buckets": BUCKETS,
             "operators": {"sums": LAYOUT, "bare": "nothing much", "fresh": "nothing yet"},
             "about": {
@@ -45,7 +49,7 @@ class SavedRun:
         }
         (self.folder / "state.json").write_text(json.dumps(layout))
         (self.folder / "checkpoints").mkdir()
-        durable = Durable.of(self.folder, f"{name}-{self.folder.name}", None)
+        durable = replace(Durable.of(self.folder, f"{name}-{self.folder.name}", None), replica=replica)
         self.versions = Versions(open_store(self.folder / "checkpoints"), durable.entry("sums"))
         self.windows: dict[str, list[int]] = {}
         self.saved: dict[int, dict[str, list[int]]] = {}
@@ -107,9 +111,9 @@ class SavedRun:
         return [group for group in self.versions.read(saved).groups if group is not None]
 
 
-def three_versions(runs: Path) -> SavedRun:
+def three_versions(runs: Path, replica: str | None = None) -> SavedRun:
     """Make a run in which keys come, change, stay and go."""
-    run = SavedRun(runs)
+    run = SavedRun(runs, replica=replica)
     run.batch({"IBM": [1, 2, 3], "HPQ": [10], "SUN": [20, 21]})
     run.checkpoint()
     run.batch({"IBM": [4, 5]})

@@ -31,7 +31,8 @@ def test_json_for_scripts(riprap: Command) -> None:
     done = riprap("explain", "bargain", "--json")
     told = json.loads(done.out)
     assert list(told) == [
-        "application", "operators", "passes", "pes", "channels", "regions", "autonomous", "guarantees", "spark_plan"
+        "application", "operators", "passes", "pes", "channels", "groups", "regions", "autonomous", "guarantees",
+        "spark_plan",
     ]  # fmt: skip
     assert [operator["name"] for operator in told["operators"]] == OPERATORS
     aggregator = told["operators"][3]
@@ -116,3 +117,48 @@ def test_regions_and_what_holds(riprap: Command, tmp_path: Path, monkeypatch: py
     held = told["guarantees"]["shown"]["process"]
     assert held["holds"] == "at least once"
     assert (held["missing"], held["repeated"], held["differing"]) == (False, True, False)
+
+
+GROUPS = """
+import riprap as rr
+app = rr.Application("groups")
+trades = app.source("trades", rr.rows([], "k string, v bigint"))
+sums = app.aggregate("sums", trades, by="k", window=rr.sliding(tuples=2), select="sum(v) as v")
+app.replicate("hot", sums, detect="500ms")
+app.sink("out", sums, rr.memory())
+"""
+OF_GROUPS = """
+fuse     processing element 'groups' of 1 operators: trades
+         processing element 'sums' of 1 operators: sums
+         processing element 'out' of 1 operators: out
+channel  trades: groups -> sums, by k
+         sums: sums -> out, all of it, a log for each replica of 'hot'
+replicas hot: sums; 2 replicas, exact: the others go on in the log of another replica from where they were: nothing is
+         lost, a loss found within 0.5 s; a replica comes back from the state of a replica that is ahead
+process  main: groups, out
+         hot~a: sums~a
+         hot~b: sums~b
+"""
+
+
+def test_replica_groups(riprap: Command, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(GROUPS)
+
+    done = riprap("explain", "app.py:app", "--svg", "graph.svg")
+    told = json.loads(riprap("explain", "app.py:app", "--json").out)
+
+    assert " ".join(OF_GROUPS.split()) in " ".join(done.out.split())
+    assert "tasks; sums; replicas of 'hot'" in " ".join(done.out.split())
+    assert "hot, 2 replicas" in (tmp_path / "graph.svg").read_text()
+    assert [element["name"] for element in told["pes"]] == ["groups", "sums", "out"]
+    assert [element["replicas"] for element in told["pes"]] == [None, "hot", None]
+    assert [(c["stream"], c["to"], c["replicas"]) for c in told["channels"]] == [
+        ("trades", ["sums"], None), ("sums", ["out"], "hot")
+    ]  # fmt: skip
+    (group,) = told["groups"]
+    location = group.pop("location")
+    assert location.endswith("app.py:6")
+    assert group == {
+        "name": "hot", "operators": ["sums"], "replicas": 2, "failover": "exact", "detect": 0.5, "back": "peer",
+        "hosts": [], "processes": {"hot~a": ["sums~a"], "hot~b": ["sums~b"]},
+    }  # fmt: skip

@@ -45,6 +45,25 @@ def test_a_dry_run_lists_targets_and_why(here: Path, capsys: pytest.CaptureFixtu
     assert not (here / "campaigns").exists()
 
 
+def test_replica_groups_are_said_in_a_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = """
+from riprap.faults import Crash
+
+app.replicate("hot", sums, failover="plain", detect="3s")
+told = dict(sink="Out", score=Sum("total"), offsets=(20,), seconds=(2,), rates={"": 2}, section=10, by="n", key=("n",))
+crashes = Campaign(**told, stretch="source", models={"crash": Crash()})
+"""
+    (here / "app.py").write_text(APP + more)
+
+    for name in ("crashes", "campaign"):
+        assert main(["inject", "app.py:app", "--campaign", f"app.py:{name}", "--dry-run"]) == 0
+    first, second = (line for line in capsys.readouterr().out.replace("\n", " ").split("Replica groups:")[1:])
+
+    assert "in hot (Sums) a crash loses what the group puts out in up to 3 s (model crash)" in first
+    assert "as if there were none" in second
+    assert "in hot" not in second
+
+
 def test_a_dry_run_of_a_built_in_needs_no_feed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inject", "bargain", "--dry-run", "--json"]) == 0
 

@@ -36,14 +36,27 @@ def test_the_same_seed_gives_the_same_numbers(riprap: Command) -> None:
 
 def test_lists_are_combined(riprap: Command) -> None:
     ran = riprap(
-        *("model", "bargain", "--paper", "--technique", "none,checkpoint,groups,replication,consistent"),
+        *(
+            "model",
+            "bargain",
+            "--paper",
+            "--technique",
+            "none,checkpoint,groups,replication,consistent,exact-groups",
+        ),
         *("--fault-rate", "1h,2h", "--horizon", "1800", "--replications", "3", "--json"),
     )
     points = json.loads(ran.out)["points"]
-    assert len(points) == 10
+    assert len(points) == 12
     assert {p["fault_rate"] for p in points} == {1 / 3600, 1 / 7200}
     copies = {p["technique"]: p["cost"]["copies"] for p in points}
-    assert copies == {"none": 0, "checkpoint": 0, "groups": 5, "replication": 6, "consistent": 0}
+    assert copies == {
+        "none": 0,
+        "checkpoint": 0,
+        "groups": 5,
+        "replication": 6,
+        "consistent": 0,
+        "exact-groups": 5,
+    }
 
 
 def test_a_table_names_what_varies_and_what_does_not(riprap: Command) -> None:
@@ -203,3 +216,43 @@ def test_a_small_model_is_solved(riprap: Command, tmp_path: Path) -> None:
     ran = riprap(*asked, "--master", "local[1]")
     assert ran.code == 2
     assert "--exact simulates nothing: leave out --master, or --exact" in ran.err
+
+
+def test_replica_groups_are_said_and_modelled(riprap: Command, tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import riprap as rr\n"
+        "def replicated(failover):\n"
+        "    app = rr.Application('odd')\n"
+        "    rows = app.source('Rows', rr.rows([{'v': 2}], 'v bigint'))\n"
+        "    app.sink('Out', app.functor('Odd', rows, where='v % 2 = 1'), rr.memory())\n"
+        "    app.replicate('hot', 'Odd', failover=failover, detect='3s')\n"
+        "    return app\n"
+        "exact, plain, ahead = map(replicated, ('exact', 'plain', 'ahead'))\n"
+    )
+    operators = {name: OperatorProfile() for name in ("Rows", "Odd", "Out")}
+    Profile(rates={"Rows": 50.0}, operators=operators).write(tmp_path / "odd.yaml")
+
+    def asked(failover: str, *more: str) -> Any:
+        ran = riprap(
+            *("model", f"odd.py:{failover}", "--profile", "odd.yaml", "--crash", "Odd", "--recovery", "20"),
+            *("--horizon", "100", "--replications", "3", *more),
+        )
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    def down_and_lost(failover: str, *more: str) -> tuple[float, float]:
+        made = json.loads(asked(failover, "--json", *more))
+        lost = made["fault_free_output_tuples"] - made["output_tuples"]["mean"]
+        return 100 * (1 - made["availability"]["mean"]), lost
+
+    assert "Replica groups: in hot (Odd) a crash costs up to 3 s and no tuple" in asked("exact")
+    assert "a crash loses what the group puts out in 0.2 s" in asked("plain", "--failover", "0.2")
+    assert "a crash costs nothing" in asked("ahead")
+    assert "Replica groups" not in asked("plain", "--technique", "none")
+    assert down_and_lost("exact") == pytest.approx((3, 0), abs=1)
+    assert down_and_lost("plain") == pytest.approx((3, 150), abs=1)
+    assert down_and_lost("plain", "--failover", "10") == pytest.approx((10, 500), abs=1)
+    assert down_and_lost("ahead") == pytest.approx((0, 0), abs=1)
+    assert down_and_lost("plain", "--technique", "exact-groups", "--group", "Odd") == pytest.approx(
+        (1, 0), abs=1
+    )

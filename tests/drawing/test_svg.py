@@ -245,3 +245,48 @@ def test_streams_that_change_places_do_not_run_together() -> None:
         ("b", 4, (0,), 1),
         ("a", 1, (4,), 2),
     ]
+
+
+def replicated() -> Graph:
+    """Describe a group that begins before a region and ends in it, and one of three replicas."""
+    app = Application("replicated")
+    feed = app.source("feed", rows([], "k bigint"))
+    one = app.functor("one", feed, where="k > 0")
+    two = app.functor("two", one, where="k > 1", protect=consistent(period="2s"))
+    three = app.functor("three", two, where="k > 2")
+    app.replicate("hot", one, two)
+    app.replicate("late", three, replicas=3)
+    app.sink("out", three, memory())
+    return app.graph()
+
+
+def test_replica_groups_have_a_colour_of_their_own_that_shows_beside_a_region() -> None:
+    groups = list(xml.fromstring(draw_svg(replicated())).iter(f"{SVG}g"))
+
+    parts = [g for g in groups if g.get("class") in ("replicas", "region")]
+    assert [(g.get("class"), g.get("data-name"), g.findtext(f"{SVG}title")) for g in parts] == [
+        ("replicas", "hot", "hot, 2 replicas"),
+        ("replicas", "late", "late, 3 replicas"),
+        ("region", "two", "region two"),
+    ]
+    assert [len(g.findall(f"{SVG}rect")) for g in parts] == [2, 1, 3]
+    assert [len(g.findall(f"{SVG}path")) for g in parts] == [1, 0, 2]
+    assert len({g.get("fill") for g in parts}) == 3
+    ours, regions = parts[0].findall(f"{SVG}rect")[1], parts[2].findall(f"{SVG}rect")[0]
+    assert float(ours.get("width", "")) == float(regions.get("width", "")) + 7, "it shows around a region"
+    (legend,) = (g for g in groups if g.get("class") == "legend")
+    assert {"hot, 2 replicas", "late, 3 replicas", "region two"} <= {
+        text.text for text in legend.findall(f"{SVG}text")
+    }
+
+
+def test_text_drawings_say_how_many_replicas_run_of_each_box() -> None:
+    drawn = draw_text(replicated())
+    assert [drawn.count(words) for words in ("2 replicas, hot ", "3 replicas, late ", "region two ")] == [
+        2,
+        1,
+        3,
+    ]
+    assert drawn.splitlines()[-1] == "replicas: how many run, and of which group."
+    listed = draw_text(replicated(), width=8).splitlines()
+    assert listed[-1] == "x repli…"

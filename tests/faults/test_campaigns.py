@@ -13,6 +13,7 @@ from tests.faults.test_chain import application, campaign
 import riprap as rr
 from riprap.errors import GraphError, RunError
 from riprap.faults import Campaign, Count, Crash, Loss, Mean, Overlap, Own, Replicas, Rmse, Sum, read_campaign
+from riprap.faults.folder import fingerprint
 from riprap.faults.models import Corruption, Duplication, Lateness, Reordering
 from riprap.faults.placement import place
 from riprap.faults.scored_trials import check_score
@@ -44,6 +45,7 @@ models:
   crash: {crash: {protection: {checkpoint: {every: 2s}}, age: 1}}
   forget: {crash: {protection: none, restart: live}}
   failover: {crash: {protection: {replicas: {failover: 2, group: [Sums]}}, memory: kept}}
+  exact: {crash: {protection: {replicas: {failover: exact, group: [Sums]}}}}
 """
 
 
@@ -70,6 +72,7 @@ def test_a_campaign_in_yaml_is_what_it_is_in_python(tmp_path: Path) -> None:
         "crash": Crash(protection=Checkpoint(every=2.0), age=1),
         "forget": Crash(protection=None, restart="live"),
         "failover": Crash(protection=Replicas(failover=2, group=("Sums",)), memory="kept"),
+        "exact": Crash(protection=Replicas(failover="exact", group=("Sums",))),
     }
 
 
@@ -237,3 +240,27 @@ def test_the_shortest_outage_comes_first() -> None:
     )
 
     assert [str(outage) for outage in asked.outages] == ["1s-average", "1s-peak", "4s-average", "4s-peak"]
+
+
+@pytest.mark.parametrize("options", [{"failover": -1}, {"failover": "plain"}, {"failover": True}])
+def test_a_failover_takes_a_time_or_is_exact(options: Any) -> None:
+    with pytest.raises(GraphError, match="give how many seconds it takes, 0 or more, or 'exact'"):
+        Replicas(**options)
+    with pytest.raises(GraphError, match="diverging=True with failover='exact'"):
+        Replicas(failover="exact", diverging=True)
+
+
+def test_another_replica_group_is_another_question() -> None:
+    def asked(**group: Any) -> str:
+        app = rr.Application("grouped")
+        rows = app.source("Rows", rr.rows([{"n": 1}], "n bigint"))
+        odd = app.functor("Odd", rows, where="n % 2 = 1")
+        app.sink("Out", odd, rr.memory())
+        if group:
+            app.replicate("hot", odd, **group)
+        campaign = Campaign(sink="Out", score=Count(), offsets=(1,), section=2, tuples=(1,))
+        return fingerprint(app.graph(), campaign, {})
+
+    groups: list[dict[str, Any]] = [{}, {"failover": "exact"}, {"failover": "plain"}]
+    groups.append({"failover": "plain", "detect": "2s"})
+    assert len({asked(**group) for group in groups}) == 4

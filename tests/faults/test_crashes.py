@@ -35,7 +35,11 @@ def feed(seed: int = 3) -> pa.Table:
 
 
 def application(
-    protect: Policy | None = None, *, region: Policy | None = None, cut: Policy | None = None
+    protect: Policy | None = None,
+    *,
+    region: Policy | None = None,
+    cut: Policy | None = None,
+    failover: Any = None,
 ) -> rr.Application:
     app = rr.Application("crashing")
     rows = app.source("Rows", rr.rows(feed()), position="n", protect=region)
@@ -50,6 +54,8 @@ def application(
         select="Quotes.n as n, k, at, total, v",
     )  # fmt: skip
     app.sink("Out", met, rr.memory())
+    if failover is not None:
+        app.replicate("hot", trades, sums, failover=failover, detect="1s")
     return app
 
 
@@ -72,6 +78,7 @@ PROTECTIONS: dict[str, Crash] = {
     "memory kept": Crash(protection=None, memory="kept", restart="live"),
     "replicas": Crash(protection=Replicas(failover=1.0)),
     "replicas of a group": Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums"))),
+    "exact replicas": Crash(protection=Replicas(failover="exact", group=("Trades", "Sums"))),
 }
 
 
@@ -112,6 +119,19 @@ def test_replicas_that_diverge_hold_what_another_order_makes() -> None:
     assert any(found[0])
 
 
+@pytest.mark.parametrize("failover", ["exact", "plain", "ahead"])
+@pytest.mark.parametrize("targets", [("Sums",), ("Sums", "Met"), ("Trades", "Quotes")], ids="+".join)
+def test_the_fast_path_is_the_slow_path_with_groups_of_the_application(
+    failover: str, targets: tuple[str, ...]
+) -> None:
+    crash = Crash(restart="live")
+    setup = Setup.of(application(failover=failover).graph(), campaign(crash, targets), block_rows=37)
+    seeded = setup.seeded(0)
+
+    for task in setup.campaign.tasks():
+        assert_same(seeded.golden, seeded.run(task), seeded.run(task, shortcut=False))
+
+
 def plain(begin: int, end: int, *, saved: int | None, stale: dict[str, int] | None = None) -> dict[int, int]:
     """Say what each quote meets if Sums misses a stretch of the source and comes back as it was at ``saved``."""
     held: dict[str, deque[int]] = {}
@@ -137,8 +157,16 @@ def plain(begin: int, end: int, *, saved: int | None, stale: dict[str, int] | No
     return found
 
 
-def output(crash: Crash, offset: int, seconds: float) -> dict[int, int]:
-    setup = Setup.of(application().graph(), campaign(crash, ("Sums",), offsets=(offset,), seconds=(seconds,)))
+def output(
+    crash: Crash,
+    offset: int,
+    seconds: float,
+    *,
+    failover: str | None = None,
+    targets: tuple[str, ...] = ("Sums",),
+) -> dict[int, int]:
+    graph = application(failover=failover).graph()
+    setup = Setup.of(graph, campaign(crash, targets, offsets=(offset,), seconds=(seconds,)))
     seeded = setup.seeded(0)
     (task,) = setup.campaign.tasks()
     pieces = seeded.run(task).output(seeded.golden, "Out")
@@ -202,9 +230,8 @@ def test_a_crash_in_a_region_costs_time_and_nothing_else() -> None:
     assert differing("Sums", durable="process", memory="kept") == 0
 
 
-def test_a_replica_loses_what_its_group_puts_out_until_it_takes_over() -> None:
-    got = output(Crash(protection=Replicas(failover=1.0)), 150, 4.0)
-
+def failed_over(begin: int, end: int) -> dict[int, int]:
+    """Say what each quote meets if nothing comes from Sums in a stretch of the source, and its state is whole."""
     held: dict[str, deque[int]] = {}
     newest: dict[str, int] = {}
     wanted = {}
@@ -212,11 +239,58 @@ def test_a_replica_loses_what_its_group_puts_out_until_it_takes_over() -> None:
         if row["kind"] == "t":
             window = held.setdefault(row["k"], deque(maxlen=WINDOW))
             window.append(row["v"])
-            if not 150 <= row["n"] < 160:
+            if not begin <= row["n"] < end:
                 newest[row["k"]] = sum(window)
         elif row["k"] in newest:
             wanted[row["n"]] = newest[row["k"]]
-    assert got == wanted
+    return wanted
+
+
+def test_a_replica_loses_what_its_group_puts_out_until_it_takes_over() -> None:
+    got = output(Crash(protection=Replicas(failover=1.0)), 150, 4.0)
+
+    assert got == failed_over(150, 160)
+    assert got != failed_over(150, 150) == plain(150, 150, saved=150)
+
+
+@pytest.mark.parametrize("targets", [("Sums",), ("Trades",), ("Trades", "Sums")], ids="+".join)
+@pytest.mark.parametrize(
+    ("failover", "crash", "lost"),
+    [
+        # What the application says: a second, or as long as the outage if that is shorter.
+        ("plain", Crash(restart="live"), 1.0),
+        ("exact", Crash(restart="live"), 0.0),
+        ("ahead", Crash(restart="live"), 0.0),
+        # What a campaign says in its place, of the group that the application has.
+        ("exact", Crash(protection=Replicas(failover=2.0)), 2.0),
+        ("plain", Crash(protection=Replicas(failover=0.5)), 0.5),
+        ("plain", Crash(protection=Replicas(failover="exact")), 0.0),
+        (None, Crash(protection=Replicas(failover="exact", group=("Trades", "Sums"))), 0.0),
+        (None, Crash(protection=Replicas(failover=2.0, group=("Trades", "Sums"))), 2.0),
+    ],
+)
+def test_the_two_ways_in_which_a_group_fails_over(
+    failover: str | None, crash: Crash, lost: float, targets: tuple[str, ...]
+) -> None:
+    for seconds in (0.3, 4.0):
+        got = output(crash, 150, seconds, failover=failover, targets=targets)
+
+        assert got == failed_over(150, 150 + round(min(lost, seconds) * RATE))
+
+
+def test_a_policy_that_a_campaign_names_counts_instead_of_the_group() -> None:
+    for crash in (Crash(protection=None, restart="live"), Crash(protection=rr.checkpoint(every="3s"), age=2)):
+        assert output(crash, 150, 4.0, failover="exact") == output(crash, 150, 4.0)
+
+
+def test_what_fails_beside_a_group_comes_back_as_it_would_alone() -> None:
+    crash = Crash(restart="live")
+    got = output(crash, 150, 4.0, failover="exact", targets=("Sums", "Quotes"))
+
+    # Quotes of the outage are missed, and no others; the group loses nothing.
+    assert got == {n: total for n, total in failed_over(150, 150).items() if not 150 <= n < 190}
+    got = output(crash, 150, 4.0, failover="plain", targets=("Sums", "Quotes"))
+    assert got == {n: total for n, total in failed_over(150, 160).items() if not 150 <= n < 190}
 
 
 def test_an_operators_own_protection_counts_unless_another_is_named() -> None:

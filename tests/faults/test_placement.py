@@ -37,6 +37,28 @@ def test_crashes_are_also_injected_where_state_is() -> None:
     assert names == ["Source", "TradeFilter", "QuoteFilter", "Aggregator", "VWAP", "BargainIndex"]
 
 
+def test_crashes_are_injected_on_both_sides_of_a_replica_group() -> None:
+    app = rr.Application("grouped")
+    rows = app.source("Rows", rr.rows([], "n bigint"))
+    one = app.functor("One", rows, select="n + 1 as n")
+    two = app.functor("Two", one, select="n + 1 as n")
+    three = app.functor("Three", two, select="n + 1 as n")
+    app.sink("Out", app.functor("Four", three, select="n"), rr.memory())
+    app.replicate("hot", two, three)
+    graph = app.graph()
+
+    found = {t.name: (t.stands_for, t.why) for t in find_targets(graph, "Out", Crash())}
+
+    assert found == {
+        "Rows": (("One",), "a source"),
+        "Two": (("Three",), "it is in replica group 'hot', and 'One' before it is not"),
+        "Four": (("Out",), "'Three' before it is in replica group 'hot'"),
+    }
+    # What is lost on its way in is the same in all replicas, and no group counts where a campaign names a policy.
+    for model in (None, Crash(protection=None)):
+        assert [t.name for t in find_targets(graph, "Out", model)] == ["Rows"]
+
+
 def test_what_does_not_lead_to_the_sink_does_not_count() -> None:
     app = rr.Application("two")
     rows = app.source("Rows", rr.rows([], "n bigint"))

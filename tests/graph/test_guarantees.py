@@ -58,6 +58,16 @@ def merged(app: rr.Application) -> None:
     app.sink("out", [one, other], rr.memory())
 
 
+def in_a_group(app: rr.Application, *, behind: bool = False, **more: Any) -> None:
+    made = sums(app, source(app))
+    app.replicate("hot", made, **more)
+    app.sink("out", sums(app, made, "behind") if behind else made, rr.memory())
+
+
+BETWEEN = "results of 'hot' between one replica and the next are lost"
+TWO = ("spark://one:7077", "spark://two:7077")
+
+
 # For each loss what is said: of a process, a host's memory, the power.
 TABLE: dict[str, tuple[Callable[[rr.Application], object], tuple[str, str, str]]] = {
     "a sink that takes once, nothing kept": (
@@ -144,6 +154,66 @@ TABLE: dict[str, tuple[Callable[[rr.Application], object], tuple[str, str, str]]
             "exactly once",
             f"approximately ({UNPUBLISHED}; the state of 'beside' starts afresh)",
             f"approximately ({POWER}; {UNPUBLISHED}; the state of 'beside' starts afresh)",
+        ),
+    ),
+    "an exact group on one host": (
+        in_a_group,
+        ("exactly once", *[f"approximately ({UNPUBLISHED}; the state of 'sums' starts afresh)"] * 2),
+    ),
+    "a group that is read wherever it is ahead": (
+        lambda app: in_a_group(app, failover="ahead"),
+        ("exactly once", *[f"approximately ({UNPUBLISHED}; the state of 'sums' starts afresh)"] * 2),
+    ),
+    "an exact group on two hosts": (
+        lambda app: in_a_group(app, hosts=TWO),
+        (
+            "exactly once",
+            f"at most once ({UNPUBLISHED})",
+            f"approximately ({UNPUBLISHED}; the state of 'sums' starts afresh)",
+        ),
+    ),
+    "a group on two hosts that are one": (
+        lambda app: in_a_group(app, hosts=TWO[:1] * 2),
+        ("exactly once", *[f"approximately ({UNPUBLISHED}; the state of 'sums' starts afresh)"] * 2),
+    ),
+    "an exact group on two hosts, and state behind it": (
+        lambda app: in_a_group(app, hosts=TWO, behind=True),
+        (
+            "exactly once",
+            f"approximately ({UNPUBLISHED}; the state of 'behind' starts afresh)",
+            f"approximately ({UNPUBLISHED}; the state of 'sums', 'behind' starts afresh)",
+        ),
+    ),
+    "a plain group": (
+        lambda app: in_a_group(app, failover="plain"),
+        (
+            f"at most once ({BETWEEN})",
+            *[f"approximately ({BETWEEN}; {UNPUBLISHED}; the state of 'sums' starts afresh)"] * 2,
+        ),
+    ),
+    "a plain group on two hosts": (
+        lambda app: in_a_group(app, failover="plain", hosts=TWO),
+        (
+            f"at most once ({BETWEEN})",
+            f"at most once ({BETWEEN}; {UNPUBLISHED})",
+            f"approximately ({BETWEEN}; {UNPUBLISHED}; the state of 'sums' starts afresh)",
+        ),
+    ),
+    "a plain group, and state behind it": (
+        lambda app: in_a_group(app, failover="plain", hosts=TWO, behind=True),
+        (
+            f"approximately ({BETWEEN})",
+            f"approximately ({BETWEEN}; {UNPUBLISHED}; the state of 'behind' starts afresh)",
+            f"approximately ({BETWEEN}; {UNPUBLISHED}; the state of 'sums', 'behind' starts afresh)",
+        ),
+    ),
+    "a plain group that comes back empty": (
+        lambda app: in_a_group(app, failover="plain", hosts=TWO, back="empty"),
+        (
+            f"approximately ({BETWEEN}; a replica of 'hot' comes back with empty state)",
+            f"approximately ({BETWEEN}; a replica of 'hot' comes back with empty state; {UNPUBLISHED})",
+            f"approximately ({BETWEEN}; a replica of 'hot' comes back with empty state; {UNPUBLISHED}; the state of "
+            "'sums' starts afresh)",
         ),
     ),
     "regions that are one": (merged, ("exactly once",) * 3),

@@ -70,6 +70,11 @@ class Oracle:
                 self.boxes.append(Box(part, protection, replica, copies))
         self.active = {b.protection.group: 0 for b in self.boxes if b.protection.group}
         self.failing_over: dict[str, float] = {}
+        self.exact = {b.protection.group for b in self.boxes if b.protection.group and b.protection.kept}
+        self.whole = {(group, replica): True for group in self.active for replica in (0, 1)}
+        self.stale: set[tuple[str, int]] = set()
+        # What exact groups have put out that nobody has read, as the log of a replica has it.
+        self.unread: dict[str, list[tuple[Box, int, bool]]] = {group: [] for group in self.exact}
         self.clean = self.tainted = self.lost = 0
         self.up = self.up_alone = self.now = 0.0
         self.events: list[tuple[float, int, str, object]] = []
@@ -128,7 +133,9 @@ class Oracle:
         self.deliver(box, place, tainted=False)
 
     def deliver(self, box: Box, place: int, *, tainted: bool) -> None:
-        if not box.alive:
+        if not self.runs(box):
+            if box.protection.group in self.exact and self.whole[box.protection.group, 1 - box.replica]:
+                return
             if box.protection.kept:
                 box.kept.append((place, tainted))
             else:
@@ -188,7 +195,16 @@ class Oracle:
 
     def send(self, box: Box, stream: str, *, tainted: bool) -> None:
         for other, place in self.readers(box, stream):
-            self.deliver(other, place, tainted=tainted)
+            group = box.protection.group
+            if group is None or other.protection.group == group or self.speaks(box):
+                self.deliver(other, place, tainted=tainted)
+            elif group in self.exact and not self.whole[group, self.active[group]]:
+                self.unread[group].append((other, place, tainted))
+
+    def runs(self, box: Box) -> bool:
+        if box.protection.group in self.exact:
+            return self.whole[box.protection.group, box.replica]
+        return bool(box.alive)
 
     def readers(self, box: Box, stream: str) -> list[tuple[Box, int]]:
         group = box.protection.group
@@ -196,8 +212,6 @@ class Oracle:
         for other in self.boxes:
             inside = group is not None and other.protection.group == group
             if inside and other.replica != box.replica:
-                continue
-            if group is not None and not inside and not self.speaks(box):
                 continue
             found += [(other, n) for n, entry in enumerate(other.part.entries) if stream in entry.streams]
         return found
@@ -218,21 +232,27 @@ class Oracle:
         copy.alive, copy.struck = False, 0
         self.later(self.now + self.recovery, "recover", about)
         self.changed()
+        self.read_on()
 
     def recover(self, about: tuple[Box, Copy]) -> None:
         box, copy = about
         others = box.alive
         copy.alive = True
-        for place in box.stateful:
-            port = box.part.entries[place].port
-            if box.protection.restore == "whole":
-                continue
-            if others:
+        if others:
+            for place in box.stateful if box.protection.restore != "whole" else ():
                 copy.unstable[place], copy.filling[place] = (
                     others[0].unstable[place],
                     others[0].filling[place],
                 )
-                continue
+        else:
+            self.restore(box, copy)
+        self.later(self.wait(self.crash_rate), "crash", about)
+        self.changed()
+        self.read_on()
+
+    def restore(self, box: Box, copy: Copy) -> None:
+        for place in box.stateful if box.protection.restore != "whole" else ():
+            port = box.part.entries[place].port
             copy.own = True
             if box.protection.restore == "checkpoint":
                 age = self.random.uniform(*box.protection.age)
@@ -241,12 +261,45 @@ class Oracle:
             else:
                 copy.unstable[place], copy.filling[place] = 0, int(port.state)
             box.lost[place] = 0.0
-        self.later(self.wait(self.crash_rate), "crash", about)
-        self.changed()
-        waiting, box.kept = box.kept, []
-        self.random.shuffle(waiting)
-        for place, tainted in waiting:
-            self.deliver(box, place, tainted=tainted)
+
+    def read_on(self) -> None:
+        """Let everyone have what waited for it, in any order."""
+        for group, unread in self.unread.items():
+            if self.whole[group, self.active[group]] and unread:
+                self.unread[group] = []
+                self.random.shuffle(unread)
+                for box, place, tainted in unread:
+                    self.deliver(box, place, tainted=tainted)
+        for box in self.boxes:
+            if box.kept and self.runs(box):
+                waiting, box.kept = box.kept, []
+                self.random.shuffle(waiting)
+                for place, tainted in waiting:
+                    self.deliver(box, place, tainted=tainted)
+
+    def rejoin(self) -> None:
+        """Let replicas that are whole again have the state of the other, or if they are behind and alone, their own."""
+        before = dict(self.whole)
+        for group, replica in before:
+            self.whole[group, replica] = all(b.alive for b in self.members(group, replica))
+        for group, replica in before:
+            if before[group, replica] or not self.whole[group, replica]:
+                continue
+            ours, theirs = self.members(group, replica), self.members(group, 1 - replica)
+            for box, twin in zip(ours, theirs, strict=True):
+                if before[group, 1 - replica] and self.whole[group, 1 - replica]:
+                    if box.protection.peer or group in self.exact:
+                        box.kept = []
+                        box.lost = Counter(twin.lost)
+                        box.copies[0].unstable = Counter(twin.copies[0].unstable)
+                        box.copies[0].filling = Counter(twin.copies[0].filling)
+                        box.copies[0].own = twin.copies[0].own
+                elif (group, replica) in self.stale:
+                    self.restore(box, box.copies[0])
+            self.stale.discard((group, replica))
+        for group, replica in before:
+            if group in self.exact and self.whole[group, 1 - replica] and not self.whole[group, replica]:
+                self.stale.add((group, replica))
 
     def strike(self, about: tuple[Box, Copy]) -> None:
         box, copy = about
@@ -268,6 +321,7 @@ class Oracle:
             del self.failing_over[group]
             self.active[group] = 1 - self.active[group]
             self.changed()
+            self.read_on()
 
     def changed(self) -> None:
         flows = self.flows()
@@ -284,6 +338,7 @@ class Oracle:
                         wanted = need(box.part.entries[place].port, box.lost[place])
                         copy.unstable[place] = max(copy.unstable[place], wanted)
                     box.lost[place] = 0.0
+        self.rejoin()
         for group, active in self.active.items():
             works = all(b.alive for b in self.members(group, active))
             ready = all(b.alive for b in self.members(group, 1 - active))
@@ -304,6 +359,12 @@ class Oracle:
                     continue
                 for stream, share in zip(box.part.outputs, entry.shares, strict=True):
                     for other, port in self.readers(box, stream):
+                        group = box.protection.group
+                        leaves = group is not None and other.protection.group != group
+                        if leaves and group in self.exact and self.active[group] != box.replica:
+                            continue
+                        if leaves and group not in self.exact and not self.speaks(box):
+                            continue
                         flow[id(other), port] += flow[id(box), place] * share
         return flow
 

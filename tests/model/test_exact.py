@@ -89,8 +89,12 @@ def test_intervals_of_a_simulation_hold_the_exact_values() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "protections",
-    [{"Sums": Protection(restore="checkpoint", age=(0.5, 0.5))}, {"Sums": Protection(copies=2)}],
-    ids=["checkpoint", "copies"],
+    [
+        {"Sums": Protection(restore="checkpoint", age=(0.5, 0.5))},
+        {"Sums": Protection(copies=2)},
+        {"Sums": Protection(group="g", failover=1.0, peer=True)},
+    ],
+    ids=["checkpoint", "copies", "a group"],
 )
 def test_the_solved_net_and_the_simulated_one_agree(protections: dict[str, Protection]) -> None:
     parts = (
@@ -100,7 +104,14 @@ def test_the_solved_net_and_the_simulated_one_agree(protections: dict[str, Prote
     )
     wired = wire(parts, protections)
     units = len(wired.units)
-    asked = Question(100.0, np.full(units, 0.01), np.zeros(3), np.full(units, 2.0), np.full(units, np.inf), 0)
+    asked = Question(
+        100.0,
+        np.full(units, 0.01),
+        np.zeros(len(wired.nodes)),
+        np.full(units, 2.0),
+        np.full(units, np.inf),
+        0,
+    )
     net, rewards = net_of("model", wired, asked, memoryless=True), rewards_of(wired, asked, memoryless=True)
     solution = solve(net, rewards)
     found = simulate(net, rewards, replications=20_000, seed=3)

@@ -83,6 +83,14 @@ GROUPS = {
     "Sums": Protection(group="g", failover=0.5),
     "Join": Protection(restore="checkpoint", age=(0.0, 1.0)),
 }
+EXACT = {name: replace(each, kept=each.group is not None, peer=True) for name, each in GROUPS.items()}
+# Two exact groups, one behind the other, of which one comes back from checkpoints where both of its replicas are lost.
+EXACT_TREE = {
+    "Route": Protection(group="first", failover=0.7, kept=True),
+    "Left": Protection(group="second", failover=0.7, kept=True, restore="checkpoint", age=(0.5, 0.5)),
+    "Both": Protection(group="second", failover=0.7, kept=True, restore="checkpoint", age=(0.5, 0.5)),
+}
+PEERS = {name: replace(each, peer=each.group is not None) for name, each in GROUPS.items()}
 COPIES = {
     name: Protection(copies=2)
     for name in ("Filter", "Sums", "Means", "Join", "Route", "Left", "Right", "Both")
@@ -99,6 +107,9 @@ KEPT = {
     ("parts", "protections", "crashes", "corruptions"),
     [
         (CHAIN, GROUPS, 0.01, 0.01),
+        (CHAIN, EXACT, 0.04, 0.01),
+        (TREE, EXACT_TREE, 0.04, 0.01),
+        (CHAIN, PEERS, 0.03, 0.01),
         (CHAIN, KEPT, 0.01, 0.01),
         (TREE, CHECKPOINTS, 0.01, 0.01),
         (TREE, COPIES, 0.01, 0.01),

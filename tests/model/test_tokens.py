@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.model.test_leaps import CHAIN, CHECKPOINTS, COPIES, GROUPS, TREE, agree
+from tests.model.test_leaps import CHAIN, CHECKPOINTS, COPIES, EXACT, EXACT_TREE, GROUPS, PEERS, TREE, agree
 
 from riprap.model import Part, Protection
 from riprap.model.arrays import Question
@@ -35,6 +36,9 @@ def asked_of(wired: Wired, crashes: float, corruptions: float, **more: float) ->
     ("parts", "protections", "crashes", "corruptions"),
     [
         pytest.param(CHAIN, CHECKPOINTS, 0.01, 0.01, id="checkpoints"),
+        pytest.param(CHAIN, EXACT, 0.03, 0.0, id="exact groups"),
+        pytest.param(TREE, EXACT_TREE, 0.03, 0.01, id="exact groups in a row", marks=pytest.mark.slow),
+        pytest.param(CHAIN, PEERS, 0.03, 0.0, id="groups with each other's state", marks=pytest.mark.slow),
         pytest.param(CHAIN, GROUPS, 0.01, 0.0, id="groups", marks=pytest.mark.slow),
         pytest.param(TREE, COPIES, 0.005, 0.02, id="copies", marks=pytest.mark.slow),
     ],
@@ -44,13 +48,7 @@ def test_leaps_agree_with_tokens(
 ) -> None:
     here = {p.name for p in parts}
     # A net's gates draw no numbers, so a checkpoint has one age in it.
-    mine = {
-        name: Protection(
-            restore=p.restore, age=(0.5, 0.5), group=p.group, failover=p.failover, copies=p.copies
-        )
-        for name, p in protections.items()
-        if name in here
-    }
+    mine = {name: replace(p, age=(0.5, 0.5)) for name, p in protections.items() if name in here}
     wired = wire(parts, mine)
     asked = asked_of(wired, crashes, corruptions)
     full = simulate_net(net_of("model", wired, asked), rewards_of(wired, asked), replications=400, seed=3)
@@ -60,6 +58,7 @@ def test_leaps_agree_with_tokens(
         ("alone", [t.up_alone / asked.horizon for t in leaps]),
         ("tainted", [t.tainted.sum() for t in leaps]),
         ("clean", [t.clean.sum() for t in leaps]),
+        ("lost", [t.lost for t in leaps]),
         ("crashes", [t.crashes for t in leaps]),
     ):
         agree(name, list(full[name].values), values)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, HELD, Channel, list_segments, make_private, scan, sweep
 from riprap.channels.log_index import LogIndex
-from riprap.channels.notes import Notes
+from riprap.channels.notes import COMPARED, Notes
 from riprap.channels.segment import (
     BEGIN,
     DATA,
@@ -188,9 +188,15 @@ class ChannelWriter:
         return min((frontier for frontier in done if frontier is not None), default=self.frontier)
 
     def trim(self) -> int:
-        """Remove the segments that every reader has acknowledged, but never the newest; return how many."""
+        """Remove the segments that every reader has acknowledged, but never the newest; return how many.
+
+        Of a log among those of replicas, what waits to be compared stays, within bounds.
+        """
         done = self.acknowledged
-        return 0 if done is None else self._index.trim(done)
+        if done is None:
+            return 0
+        apart = self._notes != self._folder
+        return self._index.trim(done, Notes.find(self._notes, COMPARED).acknowledged if apart else None)
 
     def begin_at(self, batch: int, frontier: int, sources: Mapping[str, Sequence[Any]]) -> None:
         """Begin a log with the batch after one whose frontier another log has reached: what lies before is there."""

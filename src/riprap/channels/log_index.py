@@ -16,6 +16,9 @@ from riprap.channels.segment import SegmentName
 
 # So many segments lie in the channel's folder itself.
 NEWEST = 256
+# What waits to be compared is kept as long as it is no more than this.
+_UNCOMPARED_SEGMENTS = NEWEST
+_UNCOMPARED_ROWS = 1_000_000
 
 
 class LogIndex:
@@ -42,16 +45,26 @@ class LogIndex:
                 self._set_aside(self._newer[0])
                 self._older.append(self._newer.popleft())
 
-    def trim(self, frontier: int) -> int:
-        """Remove what ends at a frontier or before, but never the newest; return how many."""
+    def trim(self, frontier: int, compared: int | None = None) -> int:
+        """Remove what ends at a frontier or before, but never the newest; return how many.
+
+        What lies beyond ``compared`` stays, unless that is too much by now.
+        """
         removed = 0
         with self._lock:
             # Oldest first, so that a reader who looks meanwhile finds no hole behind which there is something.
             for names, folder in ((self._older, self._folder / OLDER), (self._newer, self._folder)):
                 while names and names[0].frontier <= frontier and names[0] is not self._newer[-1]:
+                    if compared is not None and names[0].frontier > compared and not self._is_long():
+                        return removed
                     (folder / names.popleft().file).unlink(missing_ok=True)
                     removed += 1
         return removed
+
+    def _is_long(self) -> bool:
+        newest, oldest = self._newer[-1], (self._older or self._newer)[0]
+        segments = len(self._older) + len(self._newer)
+        return segments > _UNCOMPARED_SEGMENTS or newest.position - oldest.position > _UNCOMPARED_ROWS
 
     def _set_aside(self, name: SegmentName) -> None:
         if not self._older:

@@ -12,7 +12,8 @@ whoever passes over what came meanwhile does so anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +22,8 @@ from riprap.channels.segment import BEGIN
 from riprap.state.durable_files import checking, fields_of, load_json, save_json
 
 FORMAT = "riprap-channel-reader/1"
+# Who compares the logs of replicas notes by this name how far that is; no element can have it.
+COMPARED = "~compared"
 _FOLDER = "readers"
 _REMEDY = "Put it back from a copy; or remove it: then the channel keeps what the reader has had, until its next batch"
 
@@ -32,6 +35,10 @@ class Skip:
     after: int | None
     upto: int
     lost: int
+
+    def spans(self, after: int | None, upto: int) -> bool:
+        """Say whether it is just this range."""
+        return (self.after, self.upto) == (after, upto)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,17 @@ class Notes:
         make_private(folder)
         make_private(path.parent)
         save_json(path, {"format": FORMAT, **fields_of(self)}, synced=False)
+
+    def skipping(self, after: int | None, upto: int, count: Callable[[], int]) -> Notes:
+        """Note what is skipped; what is noted already is not counted again."""
+        if upto <= (BEGIN if after is None else after) or any(s.spans(after, upto) for s in self.skipped):
+            return self
+        skip = Skip(after=None if after is None else int(after), upto=int(upto), lost=count())
+        return replace(self, skipped=(*self.skipped, skip))
+
+    def lost_between(self, after: int | None, upto: int) -> int:
+        """Return how many tuples were lost when just this range was skipped, 0 if it never was."""
+        return next((skip.lost for skip in self.skipped if skip.spans(after, upto)), 0)
 
     def wanted(self, low: int, high: int) -> list[tuple[int, int]]:
         """Return (low, high] without what is skipped, as ranges in rising order.

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, OLDER, Channel, list_segments, scan
-from riprap.channels.notes import Notes, Skip
-from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, Footer, SegmentFile, SegmentName
+from riprap.channels.notes import Notes
+from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, BlockInfo, Footer, SegmentFile, SegmentName
 from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
 
@@ -37,6 +37,29 @@ class _SegmentRange:
         start = 0 if self.low is None else int(np.searchsorted(values, self.low, "right"))
         stop = len(values) if self.high is None else int(np.searchsorted(values, self.high, "right"))
         return rows.slice(start, stop - start)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidSegment:
+    """A segment as far as it is asked for; ``whole`` is whether that is all of it.
+
+    It can be read as long as it is held, also when it is trimmed.
+    """
+
+    file: SegmentFile
+    part: _SegmentRange
+
+    @property
+    def blocks(self) -> tuple[BlockInfo, ...]:
+        return self.file.footer.blocks
+
+    @property
+    def whole(self) -> bool:
+        return self.part.low is None and self.part.high is None
+
+    def read(self, number: int) -> pa.RecordBatch:
+        """Return the rows of a block, which stay mapped."""
+        return self.part.cut(self.file.read(number))
 
 
 class ChannelReader:
@@ -140,6 +163,16 @@ class ChannelReader:
         ticks = pa.Table.from_batches(punctuations, channel.fields([]))
         return _merge(tuples, channel.fields(columns), before), ticks
 
+    def segments(self, after: int | None, upto: int) -> list[LaidSegment]:
+        """Return a range as it lies in the log, for who needs no order among buckets."""
+        return [LaidSegment(self._open(part.name), part) for part in self._wanted(after, upto)]
+
+    @property
+    def start(self) -> int:
+        """The frontier after which the log begins by now, BEGIN if nothing was trimmed."""
+        listed = list_segments(self._folder)
+        return self._start(listed[0]) if listed else BEGIN
+
     @property
     def acknowledged(self) -> int | None:
         """The frontier up to which this reader is done, None at first."""
@@ -160,21 +193,24 @@ class ChannelReader:
 
     def skip(self, after: int | None, upto: int) -> int:
         """Leave rows out for good, and return how many tuples are lost by it; again, the same number."""
-        listed = self._listed(upto, _low(after))
-        if upto <= _low(after):
-            return 0
+        self._listed(upto, _low(after))
         notes = Notes.find(self._notes, self._reader)
-        for gap in notes.skipped:
-            if (gap.after, gap.upto) == (after, upto):
-                return gap.lost
-        parts = self._parts(listed, notes.wanted(_low(after), upto), complete=False)
-        skip = Skip(
-            after=None if after is None else int(after),
-            upto=int(upto),
-            lost=sum(self._count(part) for part in parts),
-        )
-        dataclasses.replace(notes, skipped=(*notes.skipped, skip)).save(self._notes, self._reader)
-        return skip.lost
+        noted = notes.skipping(after, upto, lambda: self.remaining(after, upto))
+        if noted is not notes:
+            noted.save(self._notes, self._reader)
+        return noted.lost_between(after, upto)
+
+    def remaining(self, after: int | None, upto: int) -> int:
+        """Return how many tuples of a range there still are, whatever is gone or damaged."""
+        listed = self._listed(upto, _low(after))
+        ranges = Notes.find(self._notes, self._reader).wanted(_low(after), upto)
+        return sum(self._count(part) for part in self._parts(listed, ranges, complete=False))
+
+    @property
+    def begins(self) -> int:
+        """The frontier after which the log has everything, BEGIN as long as nothing of it was trimmed."""
+        listed = list_segments(self._folder)
+        return self._start(listed[0]) if listed else BEGIN
 
     def _wanted(self, after: int | None, upto: int) -> list[_SegmentRange]:
         """List the parts of segments that a range of frontier values takes, in order."""

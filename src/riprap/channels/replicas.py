@@ -199,5 +199,31 @@ class ReplicatedReader:
         return sum(skip.lost for skip in Notes.find(self._folder, self._reader).skipped)
 
     def skip(self, after: int | None, upto: int) -> int:
-        """Leave rows out for good, and return how many tuples of the preferred replica are lost by it."""
-        return self._having(after, upto).skip(after, upto)
+        """Leave rows out for good, and return how many tuples are lost by it; again, the same number."""
+        notes = Notes.find(self._folder, self._reader)
+        noted = notes.skipping(after, upto, lambda: self._remaining(after, upto))
+        if noted is not notes:
+            noted.save(self._folder, self._reader)
+        return noted.lost_between(after, upto)
+
+    def _remaining(self, after: int | None, upto: int) -> int:
+        """Count the tuples of a range: of the preferred replica where that has them, of others before that."""
+        count, low = 0, BEGIN if after is None else after
+        while low < upto:
+            further = [log for log in list_logs(self._folder) if log.start <= low < log.frontier]
+            if not further:
+                # That it cannot be had is an error, unless all have ended.
+                return count + self._having(after if low == BEGIN else low, upto).remaining(low, upto)
+            log = max(further, key=lambda log: (log.letter == self._prefer, log.frontier))
+            end = min(log.frontier, upto)
+            count += self._open(log).remaining(low, end)
+            low = end
+        return count
+
+    @property
+    def begins(self) -> int:
+        """The frontier after which everything is in one of the logs, BEGIN as long as nothing was trimmed."""
+        logs = [
+            self._open(log).begins if log.start == BEGIN else log.start for log in list_logs(self._folder)
+        ]
+        return min(logs, default=BEGIN)

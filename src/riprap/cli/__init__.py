@@ -25,6 +25,7 @@ from riprap.cli import (
     model,
     operators,
     profile,
+    replicas,
     report,
     reset,
     run,
@@ -47,6 +48,7 @@ examples:
   riprap stop latest                                 stop a run, to be taken up again
   riprap reset latest REGION                         bring back a region of a run that is halted
   riprap kill latest PE                              crash a part of a run, and see it come back
+  riprap replicas                                    the replicas of the newest run, and who is active
   riprap state list latest                           the checkpoints of the newest run
   riprap inject bargain --quick                      which of its operators are critical, by injected faults
   riprap model bargain --paper --fault-rate 90m      how available it is, and how much of its output is tainted
@@ -129,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         "stop": stop,
         "reset": reset,
         "kill": kill,
+        "replicas": replicas,
         "state": state,
         "inject": inject,
         "report": report,

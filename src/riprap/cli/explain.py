@@ -15,13 +15,14 @@ from rich.text import Text
 
 from riprap.cli.applications import add_application, application_of, positive
 from riprap.cli.screen import Screen, new_table, shown
-from riprap.compiler import Layout, compile_graph
+from riprap.compiler import Layout, compile_graph, without_copies
 from riprap.compiler import explain as explain_passes
 from riprap.expressions import type_name
 from riprap.graph.graph import Graph
 from riprap.graph.guarantees import guarantees
 from riprap.graph.operator import Operator
 from riprap.graph.regions import regions_of, why_autonomous
+from riprap.graph.replicas import ReplicaGroup
 from riprap.operators.channel import Inlet, Outlet
 
 if TYPE_CHECKING:
@@ -99,9 +100,16 @@ def as_json(layout: Layout, spark: str | None) -> dict[str, Any]:
         "passes": [{"pass": name, "text": text} for name, text in explain_passes(layout)],
         "pes": _elements(layout),
         "channels": [
-            {"stream": c.stream, "from": c.writer, "to": list(c.readers), "key": list(c.key or ())}
-            for c in layout.channels
+            {
+                "stream": c.stream,
+                "from": c.writer,
+                "to": list(c.readers),
+                "key": list(c.key or ()),
+                "replicas": c.group,
+            }
+            for c in without_copies(layout).channels
         ],
+        "groups": [_group(layout, group) for group in graph.groups],
         "regions": [dataclasses.asdict(region) for region in regions_of(graph)],
         "autonomous": why_autonomous(graph),
         "guarantees": {
@@ -137,7 +145,8 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
             if element["ingests"]
             else f"{element['buckets']} buckets in {element['tasks']} tasks"
         )
-        screen.say(f"{element['name']}: {how}; {', '.join(element['operators'])}")
+        copies = f"; replicas of '{element['replicas']}'" if element["replicas"] is not None else ""
+        screen.say(f"{element['name']}: {how}; {', '.join(element['operators'])}{copies}")
     if spark is not None:
         screen.heading("Spark's plan")
         screen.say(spark)
@@ -146,6 +155,16 @@ def _print(layout: Layout, spark: str | None, screen: Screen) -> None:
 def elements_of(layout: Layout) -> dict[str, list[str]]:
     """Return the operators of each processing element."""
     return {element["name"]: element["operators"] for element in _elements(layout)}
+
+
+def _group(layout: Layout, group: ReplicaGroup) -> dict[str, Any]:
+    """Return what a replica group is, and what runs in which process."""
+    told = {name: value for name, value in dataclasses.asdict(group).items() if name != "location"}
+    processes = {
+        group.process(letter): [plan.name for plan in layout.plans if plan.process == group.process(letter)]
+        for letter in group.letters
+    }
+    return {**told, "location": str(group.location), "processes": processes}
 
 
 def _elements(layout: Layout) -> list[dict[str, Any]]:
@@ -157,8 +176,9 @@ def _elements(layout: Layout) -> list[dict[str, Any]]:
             "buckets": plan.buckets,
             "tasks": plan.tasks,
             "key": {entry.name: list(entry.key or ()) for entry in plan.entries},
+            "replicas": plan.group,
         }
-        for plan in layout.plans
+        for plan in without_copies(layout).plans
     ]
 
 
@@ -212,8 +232,9 @@ def spark_plan(layout: Layout, *, master: str | None) -> str:
     with tempfile.TemporaryDirectory(prefix="riprap-explain-") as name:
         texts = []
         with spark_session(master, Path(name) / "spark.log", layout.graph) as session:
-            for plan in layout.plans:
-                title = f"{plan.name}\n" if len(layout.plans) > 1 else ""
+            plans = without_copies(layout).plans
+            for plan in plans:
+                title = f"{plan.name}\n" if len(plans) > 1 else ""
                 if not plan.ingests:
                     texts.append(f"{title}A job of {plan.tasks} tasks that stay: Spark has nothing to plan.")
                     continue

@@ -115,6 +115,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.print_json(as_json(findings))
         return 0
     print_findings(findings, campaign, screen)
+    say_groups(app.graph(), campaign, screen)
     return 0
 
 
@@ -221,11 +222,24 @@ def _dry_run(graph: rr.Graph, campaign: Campaign, screen: Screen) -> int:
             table.add_row(target.name, Text(target.why), ", ".join(target.stands_for) or "itself alone")
         screen.out.print(table)
         screen.say()
+    say_groups(graph, campaign, screen)
     models = ", ".join(campaign.models)
     screen.say(
         f"{trials:,} trials ({models}) and {campaign.golden:,} golden runs. Leave out --dry-run to run them."
     )
     return 0
+
+
+def say_groups(graph: rr.Graph, campaign: Campaign, screen: Screen) -> None:
+    """Say in a line what faults do to operators of replica groups, if there are any."""
+    if not graph.groups:
+        return
+    own = [
+        n for n, model in campaign.models.items() if isinstance(model, Crash) and model.protection == "own"
+    ]
+    costs = [f"in {g.name} ({', '.join(g.operators)}) a crash {g.describe_crash()}" for g in graph.groups]
+    crashes = f"{'; '.join(costs)} (model {', '.join(own)}). " if own else ""
+    screen.say(f"Replica groups: {crashes}Faults of other models are as if there were none.")
 
 
 def _target(target: FaultTarget) -> dict[str, Any]:

@@ -43,7 +43,7 @@ examples:
 A list with commas is a sweep; several sweeps are combined. Times are 90m, 2h, 3.5s or seconds. A fault rate is faults
 of each operator a second, or a time: one in so long. The profile comes from `riprap profile`, or is written by hand.
 """
-TECHNIQUES = ("annotated", "none", "checkpoint", "groups", "replication", "consistent")
+TECHNIQUES = ("annotated", "none", "checkpoint", "groups", "exact-groups", "replication", "consistent")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="operators of a high-availability group; once for each group",
     )
-    what.add_argument("--failover", type=read_time, metavar="TIME", help="of a group (1s)")
+    what.add_argument(
+        "--failover",
+        type=read_time,
+        metavar="TIME",
+        help="of a group (1s; of the application's own their detect=)",
+    )
     what.add_argument("--every", type=read_time, metavar="TIME", help="between checkpoints (1s)")
     what.add_argument(
         "--age",
@@ -156,6 +161,12 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.print_json(as_json(graph.name, points))
         return 0
     print_points(points, screen)
+    if graph.groups and "annotated" in {point.setting.technique for point in points}:
+        costs = (
+            f"in {g.name} ({', '.join(g.operators)}) a crash {g.describe_crash(arguments.failover)}"
+            for g in graph.groups
+        )
+        screen.say(f"Replica groups: {'; '.join(costs)}, as long as one other replica is whole.")
     return 0
 
 
@@ -306,19 +317,23 @@ def _techniques(
         age = published.age
     chosen = tuple(arguments.group) or (published.groups if published is not None else ())
 
-    def groups() -> Technique:
+    def groups(*, exact: bool = False) -> Technique:
         if not chosen:
-            raise UsageError("--technique groups: say which operators with --group A,B, once for each group")
+            asked = "exact-groups" if exact else "groups"
+            raise UsageError(
+                f"--technique {asked}: say which operators with --group A,B, once for each group"
+            )
         grouped = {name for group in chosen for name in group}
         others = tuple(o.name for o in graph if o.stateful and o.name not in grouped)
         also = Checkpoints(others, every=every, age=age) if others else Unprotected()
-        return Groups(chosen, failover, also)
+        return Groups(chosen, failover, also, exact)
 
     makers: Mapping[str, Callable[[], Technique]] = {
-        "annotated": lambda: Annotated(graph),
+        "annotated": lambda: Annotated(graph, arguments.failover),
         "none": Unprotected,
         "checkpoint": lambda: Checkpoints(every=every, age=age),
         "groups": groups,
+        "exact-groups": lambda: groups(exact=True),
         "replication": Replication,
         "consistent": lambda: ConsistentRegion(period=every),
     }
@@ -328,7 +343,7 @@ def _techniques(
     names = arguments.technique or (
         ("annotated",) if published is None else (next(iter(published.configurations)),)
     )
-    if arguments.group and "groups" not in names:
+    if arguments.group and not {"groups", "exact-groups"} & set(names):
         raise UsageError("--group is for --technique groups: name that technique, or leave it out")
     return {name: own[name] if name in own else makers[name]() for name in names}
 

@@ -8,7 +8,6 @@ from riprap.cli.applications import UsageError
 from riprap.cli.screen import Screen
 from riprap.cli.state_arguments import check_version, inspect, reading
 from riprap.runtime.checkpointing.inspection import Inspection, list_versions
-from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.state.checkpoints.manifest import version_of
 
 
@@ -54,7 +53,7 @@ def _check_needed(
     """Refuse to drop what somebody asked for, or what is the last resort of a run that can be taken up."""
     if run.folder.ended:
         return
-    wish = read_wishes(run.home(operator)).get(operator)
+    wish = run.wish_of(operator)
     if isinstance(wish, int) and number in (None, wish):
         raise UsageError(
             f"'{operator}' is to start from version {wish}. Choose another first, or take the wish back "

@@ -19,7 +19,6 @@ from riprap.runtime.checkpointing.inspection import (
     cuts_of,
     list_versions,
 )
-from riprap.runtime.checkpointing.recovery import read_wishes
 from riprap.runtime.checkpointing.region_view import RegionView, view_regions
 from riprap.state.stores.opening import describe_store
 
@@ -35,7 +34,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
             listed.append((about, list_versions(versions)))
     cuts = cuts_of(run, listed)
     views = view_regions(run, cuts) if arguments.operator is None else []
-    wishes = {about.name: read_wishes(run.home(about.name)).get(about.name) for about, _ in listed}
+    wishes = {about.name: run.wish_of(about.name) for about, _ in listed}
     if screen.json:
         screen.print_json(
             {

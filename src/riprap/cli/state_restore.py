@@ -12,7 +12,7 @@ from riprap.cli.state_verify import tell, verify
 from riprap.errors import CorruptValueError, RunError
 from riprap.runtime.checkpointing.contents import read_state
 from riprap.runtime.checkpointing.inspection import About, Inspection
-from riprap.runtime.checkpointing.recovery import FRESH, cancel_wish, wish
+from riprap.runtime.checkpointing.recovery import FRESH
 
 
 def execute(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -23,21 +23,21 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         raise RunError(f"the run in {shown(run.folder.path)} has ended: it cannot be taken up again")
     with run.at_rest():
         if arguments.cancel:
-            cancelled = cancel_wish(run.home(about.name), about.name)
+            cancelled = run.cancel_wish(about.name)
             texts = [
                 f"'{about.name}' goes on as it would have" if cancelled else "there was no wish to take back"
             ]
             chosen: Any = None
         elif arguments.fresh:
             _check_pairs(about, arguments)
-            wish(run.home(about.name), about.name, FRESH)
+            run.wish(about.name, FRESH)
             texts = [
                 f"'{about.name}' starts without state. Its checkpoints stay until newer ones push them out"
             ]
             chosen = FRESH
         else:
             texts, chosen = _check(run, about, arguments, screen), arguments.version
-            wish(run.home(about.name), about.name, chosen)
+            run.wish(about.name, chosen)
     if screen.json:
         screen.print_json(
             {"run_folder": str(run.folder.path), "operator": about.name, "next_start": chosen, "notes": texts}
@@ -91,6 +91,10 @@ def _check(run: Inspection, about: About, arguments: argparse.Namespace, screen:
         "Input is not rolled back: what came in after that batch is not in this state. All other operators go on "
         "with the state they have",
     ]
+    if about.replica is not None:
+        texts.append(
+            "So do its other replicas: until their windows hold the same again, what they put out differs"
+        )
     if about.slides:
         texts.append(
             "Of its sliding windows go as many of the oldest tuples as the input since then would have pushed out"

@@ -78,7 +78,7 @@ def _loader(run: Inspection, about: About, manifest: Any) -> ShowObject:
         )
     plans = sorted(run.home(about.name).glob("plan-*.pickle"), key=lambda p: int(p.stem.rpartition("-")[2]))
     try:
-        operator = load_plan(str(plans[-1])).graph[about.name]
+        operator = load_plan(str(plans[-1])).graph[about.operator]
     except (IndexError, ImportError, AttributeError) as error:
         raise RunError(
             f"--load: the classes of '{about.name}' cannot be found: {error}. Call this where the application can be "

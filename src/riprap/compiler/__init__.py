@@ -16,19 +16,28 @@ from riprap.compiler.passes import (
     refuse_policies,
     source_tags,
 )
-from riprap.compiler.replication import with_replicas
+from riprap.compiler.replication import with_replicas, without_copies
 from riprap.errors import GraphError
 from riprap.graph.graph import Graph
 from riprap.graph.guarantees import describe_guarantees
 from riprap.graph.operator import Operator
 from riprap.graph.regions import Region, describe_regions, regions_of
+from riprap.graph.replicas import describe_groups
 from riprap.operators.channel import Inlet, Outlet
 from riprap.operators.source import Source
 from riprap.protection import Settled
 from riprap.stage.arrival import Intake
 from riprap.stage.plan import MAIN, ChannelPlan, Layout, Plan
 
-__all__ = ["ChannelPlan", "Layout", "Plan", "compile_graph", "describe_state", "explain"]
+__all__ = [
+    "ChannelPlan",
+    "Layout",
+    "Plan",
+    "compile_graph",
+    "describe_state",
+    "explain",
+    "without_copies",
+]
 
 _ORDERING = "ordering"
 
@@ -57,16 +66,21 @@ def compile_graph(graph: Graph, *, buckets: int, tasks: int) -> Layout:
 
 def explain(layout: Layout) -> Iterator[tuple[str, str]]:
     """Say what every pass decided, as (pass, text)."""
-    many = len(layout.plans) > 1
-    for plan in layout.plans:
+    once = without_copies(layout)
+    many = len(once.plans) > 1
+    for plan in once.plans:
         names = [o.name for o in plan.graph if not isinstance(o, Inlet | Outlet)]
         listed = f": {', '.join(names)}" if many else ""
         kind = "processing element" if many else "one processing element"
         yield "fuse", f"{kind} '{plan.name}' of {len(names)} operators{listed}"
-    for channel in layout.channels:
+    for channel in once.channels:
         key = f"by {', '.join(channel.key)}" if channel.key else "all of it"
-        yield "channel", f"{channel.stream}: {channel.writer} -> {', '.join(channel.readers)}, {key}"
-    for plan in layout.plans:
+        logs = f", a log for each replica of '{channel.group}'" if channel.group is not None else ""
+        yield "channel", f"{channel.stream}: {channel.writer} -> {', '.join(channel.readers)}, {key}{logs}"
+    yield from (("replicas", text) for text in describe_groups(layout.graph))
+    if layout.graph.groups:
+        yield from (("process", text) for text in _describe_processes(layout))
+    for plan in once.plans:
         where = f"{plan.name}: " if many else ""
         keys = ", ".join(f"{e.name}({', '.join(e.key)})" for e in plan.entries if e.key)
         if plan.keyed:
@@ -87,9 +101,23 @@ def explain(layout: Layout) -> Iterator[tuple[str, str]]:
             yield "protect", f"{operator.name}: {operator.protect.describe()}"
     yield from describe_regions(layout.graph)
     yield from (("holds", text) for text in describe_guarantees(layout.graph))
-    for plan in layout.plans:
+    for plan in once.plans:
         how = "a streaming query of Spark" if plan.ingests else f"a Spark job whose {plan.tasks} tasks stay"
         yield "run", (f"{plan.name}: " if many else "") + how
+
+
+def _describe_processes(layout: Layout) -> Iterator[str]:
+    """Say in a line for each process what runs in it, and where."""
+    hosts = {
+        group.process(letter): f", on {host}"
+        for group in layout.graph.groups
+        for letter, host in zip(group.letters, group.hosts, strict=False)
+    }
+    inside: dict[str, list[str]] = {}
+    for plan in layout.plans:
+        inside.setdefault(plan.process, []).append(plan.name)
+    for process, names in inside.items():
+        yield f"{process}: {', '.join(names)}{hosts.get(process, '')}"
 
 
 def _extra(layout: Layout, stream: str) -> frozenset[str]:

@@ -4,44 +4,26 @@ Operators are taken in order, each going into an element that has its inputs, un
 key is another one than the element's, or it must see punctuations that only another task knows of. What it then reads
 from other elements comes by channels. A source that Spark reads is an element by itself. The borders of consistent
 regions and of replica groups are borders of elements, and an operator of a region that may put out something else the
-second time is alone.
-Elements have levels, and read only from lower ones, so they never run in a circle.
+second time is alone. Elements have levels, and read only from lower ones, so they never run in a circle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 
+from riprap.compiler.membership import Membership, memberships
 from riprap.errors import GraphError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
-from riprap.graph.regions import region_by_operator
-from riprap.graph.replicas import group_by_operator
 from riprap.operators.source import Source
 
 # For each column of a stream: the columns of entries that it is a plain copy of, by entry.
 Lineage = Mapping[str, Mapping[str, str]]
 Key = Mapping[str, tuple[str, ...]]
-
-
-class Part(NamedTuple):
-    """The part of an application that an operator is in: a consistent region, a replica group, both, or neither."""
-
-    region: str | None = None
-    group: str | None = None
-
-    def __str__(self) -> str:
-        group = f"in the replica group '{self.group}'" if self.group else ""
-        region = f"in the consistent region '{self.region}'" if self.region else "autonomous"
-        return f"{group} and {region}" if group and self.region else group or region
-
-
-_ELSEWHERE = Part()
 
 
 @dataclass(slots=True)
@@ -50,8 +32,8 @@ class Draft:
 
     name: str
     level: int
+    part: Membership
     placed: bool = False
-    part: Part = _ELSEWHERE
     operators: list[Operator] = field(default_factory=list)
     entries: dict[str, pa.Schema] = field(default_factory=dict)
     key: Key | None = None
@@ -97,11 +79,9 @@ class Draft:
 def fuse(graph: Graph) -> tuple[Draft, ...]:
     """Put every operator into a processing element; each element comes after those it reads from."""
     elements: list[Draft] = []
-    regions, groups = region_by_operator(graph), group_by_operator(graph)
+    inside = memberships(graph)
     for operator in graph:
-        region, group = regions.get(operator.name), groups.get(operator.name)
-        part = Part(region.name if region is not None else None, group.name if group is not None else None)
-        home = _home(graph, elements, operator, part)
+        home = _home(graph, elements, operator, inside[operator.name])
         _enter(graph, home, operator)
     _check_loops(graph, elements)
     for element in elements:
@@ -118,7 +98,7 @@ def fuse(graph: Graph) -> tuple[Draft, ...]:
     return tuple(ordered)
 
 
-def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Part) -> Draft:
+def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Membership) -> Draft:
     """Choose the element of an operator, or make one."""
     place = graph.places.get(operator.name)
     feeding = [_home_of(elements, graph.producer(s)) for s in operator.inputs]
@@ -134,7 +114,7 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Part) -
         return _made(elements, Draft(place, level, placed=True, part=part))
     if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
-        return _made(elements, Draft("", level, part=Part(group=part.group)))
+        return _made(elements, Draft("", level, part=Membership(group=part.group)))
     if part.region is not None and operator.differs:
         return _made(elements, Draft("", level, part=part))
     if isinstance(operator, Source):
@@ -157,7 +137,7 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Part) -
     return _made(elements, Draft("", level, part=part))
 
 
-def _is_of(element: Draft, operator: Operator, part: Part) -> bool:
+def _is_of(element: Draft, operator: Operator, part: Membership) -> bool:
     """Say whether an operator may be in an element by the part of the application it is in.
 
     An autonomous one that only the element feeds, and that keeps nothing, can do its work again with the region.
@@ -280,7 +260,7 @@ def _identity(stream: str, schema: pa.Schema) -> Lineage:
     return {name: {stream: name} for name in schema.names}
 
 
-def _check_placed(graph: Graph, element: Draft, operator: Operator, part: Part) -> None:
+def _check_placed(graph: Graph, element: Draft, operator: Operator, part: Membership) -> None:
     if not _is_of(element, operator, part):
         raise GraphError(
             f"{operator} is placed in '{element.name}', whose operators are {element.part}, and it is {part}. A "

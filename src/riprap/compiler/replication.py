@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from riprap.errors import GraphError
-from riprap.graph.replicas import ReplicaGroup, copy_name
+from riprap.graph.replicas import FIRST, ReplicaGroup, copy_name, split_copy_name
 from riprap.stage.plan import ChannelPlan, Layout, Plan
 
 
@@ -22,6 +23,36 @@ def with_replicas(layout: Layout) -> Layout:
     channels = {channel.name: _copied_channel(channel, home) for channel in layout.channels}
     plans = tuple(copy for plan in layout.plans for copy in _copies(plan, home.get(plan.name), channels))
     return replace(layout, plans=plans, channels=tuple(channels.values()))
+
+
+def without_copies(layout: Layout) -> Layout:
+    """Return a layout in which everything is once: of copies the first, under the name that they derive from."""
+    names = {plan.name: split_copy_name(plan.name)[0] for plan in layout.plans}
+    firsts = (plan for plan in layout.plans if plan.replica in (None, FIRST))
+    channels = (
+        replace(channel, readers=tuple(dict.fromkeys(names[reader] for reader in channel.readers)))
+        for channel in layout.channels
+    )
+    plans = tuple(replace(plan, name=names[plan.name]) for plan in firsts)
+    return replace(layout, plans=plans, channels=tuple(channels))
+
+
+def describe_members(layout: Layout) -> dict[str, Any]:
+    """Say what belongs to each replica group, for whoever looks at a run's folder: ``groups`` of its ``state.json``.
+
+    {"hot": {"failover": "exact", "replicas": ["a", "b"], "elements": ["sums"], "channels": ["sums@k"]}}
+    """
+    return {
+        group.name: {
+            "failover": group.failover,
+            "replicas": list(group.letters),
+            "elements": list(
+                dict.fromkeys(split_copy_name(p.name)[0] for p in layout.plans if p.group == group.name)
+            ),
+            "channels": [channel.name for channel in layout.channels if channel.group == group.name],
+        }
+        for group in layout.graph.groups
+    }
 
 
 def _check_order(plan: Plan, group: ReplicaGroup) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle, pairwise
 from xml.etree import ElementTree as xml
 
@@ -48,12 +49,14 @@ _COLOURS = {
     "Sink": ("#dcfce7", "#16a34a"),
 }
 _PLAIN = ("#f5f5f4", "#78716c")
-# Of regions, one after the other: each is seen on white as well as on black, behind lines and around boxes.
-_REGION_COLOURS = ("#0d9488", "#c2570c", "#7c5cd6", "#cc3a74", "#3578c4")
+# Of regions and replica groups, one after the other: each is seen on white as well as on black, behind lines and
+# around boxes.
+_SHADES = ("#0d9488", "#c2570c", "#7c5cd6", "#cc3a74", "#3578c4")
 INK, FAINT_INK, OUTSIDE = "#1f2937", "#4b5563", "#828d9e"
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 _HALO = 6.0  # of a region, around boxes and along lines
+_WIDE_HALO = 9.5  # of a replica group: it shows beside that of a region
 _LEGEND_WIDTH = 5.9  # of a character, generous: fonts differ
 MARGIN = 16.0
 ARROW = 8.0
@@ -66,7 +69,7 @@ def draw_svg(
     """Draw a graph from left to right as an SVG document; ``title`` puts a heading over it.
 
     ``elements`` names the operators of each processing element; if there are several, each gets a frame. Operators of a
-    consistent region, and the lines between them, have its colour around them.
+    consistent region, and the lines between them, have its colour around them, and so have those of a replica group.
     """
     scene = compose(graph, elements if elements and len(elements) > 1 else None)
     heading = 26.0 if title else 0.0
@@ -74,13 +77,9 @@ def draw_svg(
     legend = [(kind, False) for kind in sorted(kinds, key=[*_COLOURS, *kinds].index)]
     if any(operator.stateful for operator in graph):
         legend.append(("keeps state", True))
-    regions = {
-        region.name: colour for region, colour in zip(regions_of(graph), cycle(_REGION_COLOURS), strict=False)
-    }
-    labels = [
-        *(label for label, _ in legend),
-        *(f"region {shorten_name(name, NAME_LIMIT)}" for name in regions),
-    ]
+    parts = _shades(graph)
+    region_colours = {part.name: part.colour for part in parts if part.kind == "region"}
+    labels = [*(label for label, _ in legend), *(part.label for part in parts)]
     legend_width = sum(_legend_step(label) for label in labels) - 14
     width = max(scene.width, legend_width, len(title or "") * 8.5) + 2 * MARGIN
     height = heading + scene.height + 2 * MARGIN + 24
@@ -102,16 +101,57 @@ def draw_svg(
     body = xml.SubElement(root, "g", {"transform": f"translate({decimal(right)} {decimal(down)})"})
     for frame in scene.frames:
         _draw_frame(body, frame)
-    for name, colour in regions.items():
-        _draw_region(body, scene, name, colour)
+    for part in parts:
+        _draw_shade(body, scene, part)
     for curve in scene.curves:
         _draw_curve(body, curve)
     for line in scene.returns:
         _draw_return(body, line)
     for box in scene.boxes:
-        _draw_box(body, box, regions.get(box.region or ""))
-    _draw_legend(root, legend, regions, height - MARGIN - 10)
+        _draw_box(body, box, region_colours.get(box.region or ""))
+    _draw_legend(root, legend, parts, height - MARGIN - 10)
     return xml.tostring(root, encoding="unicode")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shade:
+    """A part of the graph that has a colour behind it: a consistent region, or a replica group."""
+
+    kind: str
+    name: str
+    label: str
+    operators: frozenset[str]
+    colour: str
+    halo: float
+
+
+def _shades(graph: Graph) -> list[_Shade]:
+    """List replica groups and regions as they are drawn, one over the other: they may overlap."""
+    # Regions have the first colours, whatever groups there are.
+    colours = cycle(_SHADES)
+    regions = [
+        _Shade(
+            kind="region",
+            name=region.name,
+            label=f"region {shorten_name(region.name, NAME_LIMIT)}",
+            operators=frozenset(region.operators),
+            colour=next(colours),
+            halo=_HALO,
+        )
+        for region in regions_of(graph)
+    ]
+    groups = [
+        _Shade(
+            kind="replicas",
+            name=group.name,
+            label=f"{shorten_name(group.name, NAME_LIMIT)}, {group.replicas} replicas",
+            operators=frozenset(group.operators),
+            colour=next(colours),
+            halo=_WIDE_HALO,
+        )
+        for group in graph.groups
+    ]
+    return [*groups, *regions]
 
 
 def _draw_box(parent: xml.Element, box: Box, region_colour: str | None) -> None:
@@ -140,33 +180,33 @@ def _draw_box(parent: xml.Element, box: Box, region_colour: str | None) -> None:
         write(box.height - 9, STARTS, size=10.5, fill=region_colour, weight="600")
 
 
-def _draw_region(parent: xml.Element, scene: Scene, name: str, colour: str) -> None:
-    """Put a region's colour behind its boxes and the lines between them."""
-    inside = {box.operator.name for box in scene.boxes if box.region == name}
+def _draw_shade(parent: xml.Element, scene: Scene, part: _Shade) -> None:
+    """Put the colour of a part behind its boxes and the lines between them."""
+    inside, halo = part.operators, part.halo
     # Drawn in one colour, and made faint as a whole: pieces that overlap do not show.
-    style = {"opacity": "0.4", "fill": colour, "stroke": colour, "stroke-linejoin": "round"}
-    group = xml.SubElement(parent, "g", {"class": "region", "data-name": name, **style})
-    xml.SubElement(group, "title").text = clean(f"region {name}")
+    style = {"opacity": "0.4", "fill": part.colour, "stroke": part.colour, "stroke-linejoin": "round"}
+    group = xml.SubElement(parent, "g", {"class": part.kind, "data-name": part.name, **style})
+    xml.SubElement(group, "title").text = clean(part.label)
     for curve in scene.curves:
         if {curve.source, curve.target} <= inside:
-            _draw_band(group, _curved(curve.points))
+            _draw_band(group, _curved(curve.points), halo)
     for line in scene.returns:
         if {line.source, line.target} <= inside:
-            _draw_band(group, _straight(line.points))
+            _draw_band(group, _straight(line.points), halo)
     for box in scene.boxes:
-        if box.region == name:
+        if box.operator.name in inside:
             place = {
-                "x": box.x - _HALO,
-                "y": box.y - _HALO,
-                "width": box.width + 2 * _HALO,
-                "height": box.height + 2 * _HALO,
+                "x": box.x - halo,
+                "y": box.y - halo,
+                "width": box.width + 2 * halo,
+                "height": box.height + 2 * halo,
             }
-            rounded = {"rx": "13", "stroke": "none"}
+            rounded = {"rx": decimal(7 + halo), "stroke": "none"}
             xml.SubElement(group, "rect", {**{key: decimal(at) for key, at in place.items()}, **rounded})
 
 
-def _draw_band(parent: xml.Element, path: str) -> None:
-    xml.SubElement(parent, "path", {"d": path, "fill": "none", "stroke-width": decimal(2 * _HALO)})
+def _draw_band(parent: xml.Element, path: str, halo: float) -> None:
+    xml.SubElement(parent, "path", {"d": path, "fill": "none", "stroke-width": decimal(2 * halo)})
 
 
 def _draw_frame(parent: xml.Element, frame: Frame) -> None:
@@ -254,7 +294,7 @@ def _draw_head(parent: xml.Element, tip: float, level: float) -> None:
 
 
 def _draw_legend(
-    parent: xml.Element, entries: list[tuple[str, bool]], regions: Mapping[str, str], y: float
+    parent: xml.Element, entries: list[tuple[str, bool]], parts: Sequence[_Shade], y: float
 ) -> None:
     parent = xml.SubElement(parent, "g", {"class": "legend"})
     x = MARGIN
@@ -262,12 +302,11 @@ def _draw_legend(
         _draw_rectangle(parent, x, y, 16, 11, label, doubled=doubled)
         add_text(parent, x + 22, y + 9.5, label, size=10.5, fill=OUTSIDE)
         x += _legend_step(label)
-    for name, colour in regions.items():
+    for part in parts:
         place = {"x": decimal(x), "y": decimal(y), "width": "16", "height": "11", "rx": "4"}
-        xml.SubElement(parent, "rect", {**place, "fill": colour, "opacity": "0.5"})
-        label = f"region {shorten_name(name, NAME_LIMIT)}"
-        add_text(parent, x + 22, y + 9.5, label, size=10.5, fill=OUTSIDE)
-        x += _legend_step(label)
+        xml.SubElement(parent, "rect", {**place, "fill": part.colour, "opacity": "0.5"})
+        add_text(parent, x + 22, y + 9.5, part.label, size=10.5, fill=OUTSIDE)
+        x += _legend_step(part.label)
 
 
 def _legend_step(label: str) -> float:

@@ -22,9 +22,11 @@ from riprap.drawing.layout import Arrangement, Slot, lay_out
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
 from riprap.graph.regions import region_by_operator
+from riprap.graph.replicas import ReplicaGroup, group_by_operator
 
 _LEGEND = "Doubled boxes keep state."
 _IN = "in: the processing element."
+_REPLICAS = "replicas: how many run, and of which group."
 _REGION = "region: what it is in, by where that starts."
 _SINGLE = "╭─╮│╰╯├┬"  # corners and sides, then where a line leaves to the right and downwards
 _DOUBLE = "╔═╗║╚╝╟╤"
@@ -86,11 +88,17 @@ def draw_text(
     legend += [shorten(_IN, width)] if inside else []
     regions = {name: region.name for name, region in region_by_operator(graph).items()}
     legend += [shorten(_REGION, width)] if regions else []
+    groups = group_by_operator(graph)
+    legend += [shorten(_REPLICAS, width)] if groups else []
     for style in _STYLES:
-        canvas = _draw(graph, layout, style, inside, regions)
+        boxes = {
+            o.name: _Box.of(o, style.name_limit, inside.get(o.name), regions.get(o.name), groups.get(o.name))
+            for o in graph
+        }
+        canvas = _draw(graph, layout, style, boxes)
         if canvas.width <= width:
             return "\n".join([*canvas.lines(colour=colour), *legend])
-    return "\n".join(shorten(line, width) for line in _list(graph, regions, width))
+    return "\n".join(shorten(line, width) for line in _list(graph, regions, groups, width))
 
 
 def _legend(graph: Graph) -> Iterator[str]:
@@ -115,7 +123,14 @@ class _Box:
         return 2 + len(self.words)
 
     @classmethod
-    def of(cls, operator: Operator, limit: int, element: str | None, region: str | None) -> _Box:
+    def of(
+        cls,
+        operator: Operator,
+        limit: int,
+        element: str | None,
+        region: str | None,
+        group: ReplicaGroup | None,
+    ) -> _Box:
         kind = shorten(operator.kind, limit)
         words = [shorten_name(operator.name, limit)]
         # A line for each input, so that each arrow has a place of its own.
@@ -123,6 +138,9 @@ class _Box:
         words += [shorten(window, limit)] if window is not None else []
         words += [shorten_name(f"in {element}", limit)] if element is not None else []
         words += [shorten_name(f"region {region}", limit)] if region is not None else []
+        words += (
+            [shorten_name(f"{group.replicas} replicas, {group.name}", limit)] if group is not None else []
+        )
         words += [""] * (len(operator.inputs) - len(words))
         return cls(operator, kind, tuple(words), 4 + max(len(kind), *map(len, words)))
 
@@ -139,13 +157,10 @@ class _Box:
         canvas.write(x, y + self.height - 1, left_bottom + flat * (width - 2) + right_bottom, colour)
 
 
-def _draw(
-    graph: Graph, layout: Arrangement, style: _Style, inside: Mapping[str, str], regions: Mapping[str, str]
-) -> Canvas:
+def _draw(graph: Graph, layout: Arrangement, style: _Style, boxes: dict[str, _Box]) -> Canvas:
     """Draw the layers one after the other, each followed by the channel to the next."""
     canvas = Canvas()
     right = style.rightward
-    boxes = {o.name: _Box.of(o, style.name_limit, inside.get(o.name), regions.get(o.name)) for o in graph}
     places = layout.across(lambda s: _reach(boxes, s, right), 1 + style.gap, balanced=False)
     across = {slot: round(place) for slot, place in places.items()}
     start = 0
@@ -269,9 +284,11 @@ def _cells(right: bool, *points: tuple[int, int]) -> Iterator[tuple[int, int]]:
     return (_cell(right, point) for point in points)
 
 
-def _list(graph: Graph, regions: Mapping[str, str], width: int) -> Iterator[str]:
-    """Name the operators in order, each with the numbers of those it reads, of those that steer it, and of that where
-    its region starts."""
+def _list(
+    graph: Graph, regions: Mapping[str, str], groups: Mapping[str, ReplicaGroup], width: int
+) -> Iterator[str]:
+    """Name the operators in order, each with the numbers of those it reads, of those that steer it, of that where its
+    region starts, and of its replicas."""
     number = {operator.name: str(place) for place, operator in enumerate(graph, start=1)}
     for operator in graph:
         reads = "".join(f" ◄{number[name]}" for name in dict.fromkeys(o.name for o in graph.before(operator)))
@@ -280,6 +297,7 @@ def _list(graph: Graph, regions: Mapping[str, str], width: int) -> Iterator[str]
         )
         region = regions.get(operator.name)
         reads += f" ~{number[region]}" if region is not None else ""
+        reads += f" x{groups[operator.name].replicas}" if operator.name in groups else ""
         rest = f"{reads} {operator.kind}{'*' if operator.stateful else ''}"
         room = max(width - len(number[operator.name]) - 1 - len(rest), 3)
         yield f"{number[operator.name]} {shorten_name(operator.name, room)}{rest}"
@@ -287,3 +305,5 @@ def _list(graph: Graph, regions: Mapping[str, str], width: int) -> Iterator[str]
         yield "* keeps state"
     if regions:
         yield "~ region"
+    if groups:
+        yield "x replicas"

@@ -13,6 +13,7 @@ from riprap.faults.targets import Incoming
 from riprap.graph.faults import Crash, Replicas
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.operator import Operator
+from riprap.graph.replicas import group_by_operator
 from riprap.kernels.given import Pages
 from riprap.operators.faulty import Faulty
 from riprap.protection import OperatorOutage, Policy
@@ -34,6 +35,38 @@ class Comeback:
     holds: Holds
     age: int = 0
     every: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """A group of operators some of which fail, so that a replica takes over: its output is lost for so many seconds."""
+
+    group: tuple[str, ...]
+    lost: float
+    diverging: bool = False
+
+
+def take_overs(graph: Graph, crash: Crash, failing: Sequence[str]) -> tuple[TakeOver, ...]:
+    """Say for which groups replicas take over when some operators fail: the application's, or what the crash names.
+
+    Those that no group of them has come back as their protection lets them.
+    """
+    replicas, own = crash.protection, group_by_operator(graph)
+    groups = {own[name].name: own[name] for name in failing if name in own}
+    if isinstance(replicas, Replicas):
+        if not set(failing) <= set(replicas.group or failing):
+            return ()
+        whole = next((g.operators for g in groups.values() if set(failing) <= set(g.operators)), ())
+        return (TakeOver(replicas.group or whole or tuple(failing), replicas.lost, replicas.diverging),)
+    if replicas != "own":
+        return ()
+    return tuple(TakeOver(g.operators, g.detect if g.failover == "plain" else 0.0) for g in groups.values())
+
+
+def coming_back(graph: Graph, crash: Crash, failing: Sequence[str]) -> tuple[str, ...]:
+    """Name the operators that fail and come back themselves: no replica takes over for them."""
+    taken = {name for each in take_overs(graph, crash, failing) for name in each.group}
+    return tuple(name for name in failing if name not in taken)
 
 
 def come_back(crash: Crash, operator: Operator, *, restart: Restart, rate: float, chance: float) -> Comeback:
@@ -118,13 +151,3 @@ def leaving(graph: Graph, group: Sequence[str]) -> dict[str, list[str]]:
                 streams = leaving_by.setdefault(operator.name, [])
                 streams += [stream] if stream not in streams else []
     return leaving_by
-
-
-def covers(replicas: Replicas, failing: Sequence[str]) -> bool:
-    """Say whether operators that fail are in the group that there are copies of."""
-    return not replicas.group or set(failing) <= set(replicas.group)
-
-
-def group_of(replicas: Replicas, failing: Sequence[str]) -> tuple[str, ...]:
-    """Return the operators that fail over together: the group, or without one those that fail."""
-    return replicas.group or tuple(failing)

@@ -43,6 +43,11 @@ def fingerprint(graph: Graph, campaign: Campaign, about: Mapping[str, Any]) -> s
             [o.name, o.kind, o.summary(), [list(port) for port in o.ports], repr(o.protect)] for o in graph
         ],
         "campaign": campaign.describe(),
+        **(
+            {"groups": [[g.name, g.operators, g.failover, g.detect] for g in graph.groups]}
+            if graph.groups
+            else {}
+        ),
         "about": about,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:10]

@@ -6,7 +6,7 @@ A fault at an operator that is no target does what one at the target before it d
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from riprap.compiler import Layout, compile_graph
@@ -15,6 +15,7 @@ from riprap.faults.campaign import Campaign, Targets
 from riprap.graph.faults import Crash, FaultModel
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
+from riprap.graph.replicas import group_by_operator
 from riprap.operators.channel import Inlet
 from riprap.operators.faulty import Faulty
 from riprap.operators.sink import Sink
@@ -33,8 +34,9 @@ class FaultTarget:
 def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = None) -> tuple[FaultTarget, ...]:
     """Choose the targets of a model of faults for a sink: every source, then what the paper's rules tell apart.
 
-    A crash also changes what operators hold, so those that hold anything are told apart. What is corrupted may be
-    changed by any operator, so it is corrupted in front of each that reads the column.
+    A crash also changes what operators hold, so those that hold anything are told apart; and so are those in a replica
+    group from those outside, where its replicas take over. What is corrupted may be changed by any operator, so it is
+    corrupted in front of each that reads the column.
     """
     if sink not in {s.name for s in graph.of_kind(Sink)}:
         sinks = ", ".join(s.name for s in graph.of_kind(Sink))
@@ -42,6 +44,7 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
     leading = _leading_to(graph, sink)
     if isinstance(model, FaultModel) and model.changes:
         return tuple(_changing(graph, model.changes, leading))
+    groups = {name: group.name for name, group in group_by_operator(graph).items()}
     chosen: dict[str, str] = {}
     stand_in: dict[str, str] = {}
     for operator in _breadth_first(graph, leading):
@@ -49,6 +52,8 @@ def find_targets(graph: Graph, sink: str, model: FaultModel | Crash | None = Non
             continue
         why = _why(graph, operator, leading, stateful=isinstance(model, Crash))
         before = [b.name for b in graph.before(operator) if b.name in stand_in]
+        if why is None and before and isinstance(model, Crash) and model.protection == "own":
+            why = _why_apart(operator, before[0], groups)
         if why is not None or not before:
             chosen[operator.name] = why or "a source"
             stand_in[operator.name] = operator.name
@@ -161,6 +166,15 @@ def _breadth_first(graph: Graph, leading: set[str]) -> list[Operator]:
         seen[operator.name] = operator
         waiting.extend(o for o in graph.after(operator) if o.name in leading)
     return list(seen.values())
+
+
+def _why_apart(operator: Operator, before: str, groups: Mapping[str, str]) -> str | None:
+    group, other = groups.get(operator.name), groups.get(before)
+    if group == other or isinstance(operator, Sink):
+        return None
+    if group is not None:
+        return f"it is in replica group '{group}', and '{before}' before it is not"
+    return f"'{before}' before it is in replica group '{other}'"
 
 
 def _why(graph: Graph, operator: Operator, leading: set[str], *, stateful: bool) -> str | None:

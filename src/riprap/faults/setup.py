@@ -14,7 +14,14 @@ from riprap.compiler import compile_graph
 from riprap.compiler.weaving import weave
 from riprap.errors import GraphError
 from riprap.faults.campaign import Campaign, Outage, Task
-from riprap.faults.crash_effects import Comeback, come_back, covers, group_of, leaving, state_after
+from riprap.faults.crash_effects import (
+    Comeback,
+    come_back,
+    coming_back,
+    leaving,
+    state_after,
+    take_overs,
+)
 from riprap.faults.feeds import CampaignInput, cut_feed, read_feed, read_tables, times_of
 from riprap.faults.golden import Golden, Replaced, play_again, play_golden
 from riprap.faults.interleaving import interleave, set_apart, weave_lags
@@ -24,7 +31,7 @@ from riprap.faults.placement import FaultTarget, check_changes, place, unprotect
 from riprap.faults.sections import lay_out, section_at
 from riprap.faults.targets import Incoming, element_of, incoming, watched
 from riprap.faults.trial import Difference, Trial, replay_trial, run_trial
-from riprap.graph.faults import Crash, Fault, FaultModel, Replicas
+from riprap.graph.faults import Crash, Fault, FaultModel
 from riprap.graph.graph import Graph, Restart
 from riprap.graph.regions import policy_of
 from riprap.kernels.given import Pages
@@ -71,10 +78,10 @@ class Setup:
         bare = unprotected(graph)
         names = [name for together in campaign.targets for name in together]
         for model in campaign.models.values():
-            if isinstance(model, Crash) and isinstance(model.protection, Replicas):
+            if isinstance(model, Crash):
                 for targets in campaign.targets:
-                    if covers(model.protection, targets):
-                        names += leaving(graph, group_of(model.protection, targets))
+                    for taken in take_overs(graph, model, targets):
+                        names += leaving(graph, taken.group)
         lagging = weave_lags(bare) if campaign.interleave is not None else bare
         woven = weave(lagging, list(dict.fromkeys(names)), deep=campaign.deep)
         layout = compile_graph(woven, buckets=1, tasks=1)
@@ -187,7 +194,7 @@ class Setup:
         crash = self.campaign.models[task.model]
         if not isinstance(crash, Crash):
             return set()
-        backs = [self.come_back(task, crash, name) for name in task.targets]
+        backs = [self.come_back(task, crash, name) for name in coming_back(self.user, crash, task.targets)]
         return {task.offset, *(max(0, task.offset - back.age) for back in backs)}
 
     def seeded(self, seed: int, reference: Right | None = None, *, bare: bool = False) -> Seeded:
@@ -286,28 +293,25 @@ class Seeded:
         rate = setup.rate(task.outage)
         lost = task.outage.seconds * rate
         states: dict[str, dict[str, Pages]] = {}
-        if isinstance(crash.protection, Replicas) and covers(crash.protection, task.targets):
-            end = task.offset + int(min(lost, crash.protection.failover * rate))
-            group = group_of(crash.protection, task.targets)
-            for reader, streams in leaving(graph, group).items():
+        for taken in take_overs(setup.user, crash, task.targets):
+            end = task.offset + int(min(lost, taken.lost * rate))
+            for reader, streams in leaving(graph, taken.group).items():
                 self._hit(
                     harm, task, reader, Hit(*self.incoming[reader].between(task.offset, end)), Loss(), streams
                 )
-            if crash.protection.diverging:
-                for name in group:
-                    element = element_of(self.golden, name)
-                    replica = self._other().state_before(element, block)
-                    own = {slot: replica[slot] for slot in (f"{name}/{slot}" for slot in graph[name].slots)}
-                    states.setdefault(element, {}).update(own)
-        else:
-            end = task.offset + int(lost)
-            for name in task.targets:
-                arrived, back = self.incoming[name], setup.come_back(task, crash, name)
-                if back.misses:
-                    self._hit(harm, task, name, Hit(*arrived.between(task.offset, end)), Loss())
-                if back.holds != "kept" and graph[name].stateful:
-                    state = state_after(self.golden, arrived, graph[name], back, begin=task.offset, end=end)
-                    states.setdefault(arrived.element, {}).update(state)
+            for name in taken.group if taken.diverging else ():
+                element = element_of(self.golden, name)
+                replica = self._other().state_before(element, block)
+                own = {slot: replica[slot] for slot in (f"{name}/{slot}" for slot in graph[name].slots)}
+                states.setdefault(element, {}).update(own)
+        end = task.offset + int(lost)
+        for name in coming_back(setup.user, crash, task.targets):
+            arrived, back = self.incoming[name], setup.come_back(task, crash, name)
+            if back.misses:
+                self._hit(harm, task, name, Hit(*arrived.between(task.offset, end)), Loss())
+            if back.holds != "kept" and graph[name].stateful:
+                state = state_after(self.golden, arrived, graph[name], back, begin=task.offset, end=end)
+                states.setdefault(arrived.element, {}).update(state)
         harm.replaced.update({element: Replaced(block, pages) for element, pages in states.items() if pages})
 
     def _other(self) -> Golden:

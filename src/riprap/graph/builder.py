@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
+from riprap.errors import GraphError
 from riprap.expressions import UserAggregate, UserFunction
 from riprap.graph.graph import Restart
 from riprap.graph.operator import Operator
@@ -52,3 +53,19 @@ class Builder:
         """Add an operator, and return its stream."""
         self._operators[operator.name] = operator
         return Stream(operator.name, operator.schema, self.root)
+
+    def add_group(self, group: ReplicaGroup) -> None:
+        """Add a replica group."""
+        if group.name in self._groups:
+            raise GraphError(f"{group}: {self._groups[group.name]} has that name already. Give each its own")
+        self._groups[group.name] = group
+
+    def named(self, where: str, operators: Iterable[Stream | str]) -> Iterator[Operator]:
+        """Find operators by their streams, or by name."""
+        for each in operators:
+            name = each.name if isinstance(each, Stream) else self.prefix + each
+            operator = self.taken(name)
+            if operator is None:
+                names = ", ".join(self._operators) or "none yet"
+                raise GraphError(f"{where}: no operator '{name}'. There are: {names}")
+            yield operator

@@ -141,24 +141,41 @@ class FaultModel(ABC):
 class Replicas:
     """Copies of a group of operators of which another takes over: what the group puts out is lost for so many seconds.
 
-    ``group`` are the operators; by default those that fail. With ``diverging`` the other copy has seen its input in
-    another order, and so may hold something else.
+    With ``failover="exact"`` nothing is lost: those behind the group go on in the other's results where they were.
+    ``group`` are the operators; by default the replica group of the application that has all those that fail, or where
+    there is none those alone. With ``diverging`` the other copy has seen its input in another order, and so may hold
+    something else.
     """
 
-    failover: float = 2.0
+    failover: float | Literal["exact"] = 2.0
     group: tuple[str, ...] = ()
     diverging: bool = False
 
     def __post_init__(self) -> None:
-        if self.failover < 0:
-            raise GraphError(f"failover={self.failover}: give how many seconds it takes, 0 or more")
+        seconds = isinstance(self.failover, int | float) and not isinstance(self.failover, bool)
+        if self.failover != "exact" and not (seconds and self.lost >= 0):
+            raise GraphError(
+                f"failover={self.failover!r}: give how many seconds it takes, 0 or more, or 'exact' if nothing is lost "
+                "meanwhile"
+            )
+        if self.failover == "exact" and self.diverging:
+            raise GraphError(
+                "diverging=True with failover='exact': one cannot go on in the results of a copy that puts out others. "
+                "Give seconds, or leave out diverging="
+            )
+
+    @property
+    def lost(self) -> float:
+        """For how many seconds what the group puts out is lost."""
+        return 0.0 if self.failover == "exact" else float(self.failover)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
     """An operator is gone for an outage, and comes back as its protection lets it.
 
-    ``protection`` is "own", that written beside the operator, or another instead, or None. ``restart`` is "own", as its
+    ``protection`` is "own", that of the replica group it is in or else that written beside the operator, or another
+    instead, or None. ``restart`` is "own", as its
     processing element was placed, or another: "resume" reads the input of the outage later, "live" never. ``memory``
     says whether the memory of its host is lost with it. ``age`` is how many seconds before the crash a checkpoint was
     taken; without it that is drawn, anything up to its interval.

@@ -1,8 +1,12 @@
-"""What holds of each sink's results after a loss: exactly once, at least once, or less, and why."""
+"""What holds of each sink's results after a loss: exactly once, at least once, or less, and why.
+
+Replicas that run on one host have their memory there together, so that for them its loss is as without replicas. Where
+they are on several hosts, the state of their operators outlives the loss of one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,6 +14,7 @@ from riprap.graph.connectors.promise import SINK_WORDS
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
 from riprap.graph.regions import Region, region_by_operator
+from riprap.graph.replicas import ReplicaGroup
 from riprap.protection import LOSSES, Losable
 
 
@@ -84,7 +89,8 @@ def _guarantee(graph: Graph, regions: Mapping[str, Region], sink: Operator, loss
     unprotected = [o for o in exposed if o.name not in regions]
     for part in (
         _passed_over(graph, unprotected),
-        *(() if loss == "process" else (_forgotten(unprotected),)),
+        _failed_over(graph, unprotected),
+        *(() if loss == "process" else (_forgotten(unprotected, _elsewhere_too(graph, loss)),)),
     ):
         missing, differing, why = missing or part.missing, differing or part.differing, [*why, *part.why]
     unordered = [o for o in unprotected if not o.ports and o.unrepeatable is not None]
@@ -135,12 +141,42 @@ def _restarts_live(graph: Graph, operator: Operator) -> bool:
     return graph.restarts.get(graph.places.get(operator.name, ""), "resume") == "live"
 
 
-def _forgotten(unprotected: list[Operator]) -> Guarantee:
-    """Say what becomes of what was in memory only."""
+def _failed_over(graph: Graph, unprotected: list[Operator]) -> Guarantee:
+    """Say what becomes of results of replicas whose readers go on from where another is."""
+    exposed = {o.name for o in unprotected}
+    groups = [g for g in graph.groups if not g.compared and not exposed.isdisjoint(g.operators)]
+    if not groups:
+        return Guarantee()
+    inside = {name for group in groups for name in group.operators}
+    below = graph.fold(lambda o, before: o.name in inside or any(before))
+    empty = [g for g in groups if g.back == "empty" and any(graph[name].stateful for name in g.operators)]
+    why = [f"results of {_listed(groups)} between one replica and the next are lost"]
+    if empty:
+        why.append(f"a replica of {_listed(empty)} comes back with empty state")
+    return Guarantee(
+        missing=True,
+        differing=bool(empty)
+        or any(o.stateful and below[o.name] and o.name not in inside for o in unprotected),
+        why=tuple(why),
+    )
+
+
+def _listed(groups: list[ReplicaGroup]) -> str:
+    return " and ".join(f"'{group.name}'" for group in groups)
+
+
+def _elsewhere_too(graph: Graph, loss: Losable) -> set[str]:
+    """Name the operators whose state a replica on another host has as well."""
+    apart = [group for group in graph.groups if loss == "host" and len(set(group.hosts)) > 1]
+    return {name for group in apart for name in group.operators}
+
+
+def _forgotten(unprotected: list[Operator], elsewhere: Collection[str]) -> Guarantee:
+    """Say what becomes of what was in memory only; of what is ``elsewhere`` too the state is not lost."""
     if not unprotected:
         return Guarantee()
     why = ["results that are not published yet are lost"]
-    lost = [o for o in unprotected if o.stateful and not o.replays]
+    lost = [o for o in unprotected if o.stateful and not o.replays and o.name not in elsewhere]
     afresh = [f"'{o.name}'" for o in lost if o.saving is None]
     older = [f"'{o.name}'" for o in lost if o.saving is not None]
     if afresh:

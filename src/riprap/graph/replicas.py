@@ -27,7 +27,9 @@ from riprap.graph.operator import Operator
 from riprap.graph.regions import region_by_operator
 
 if TYPE_CHECKING:
+    from riprap.graph.builder import Builder
     from riprap.graph.graph import Graph
+    from riprap.graph.stream import Stream
 
 Failover = Literal["exact", "plain", "ahead"]
 WayBack = Literal["peer", "own", "empty"]
@@ -42,6 +44,8 @@ WAYS_BACK: Mapping[WayBack, str] = {
     "empty": "with empty state",
 }
 _LETTERS = ascii_lowercase
+# The replica that is active at first.
+FIRST = "a"
 # In names of copies of elements and of processes, which users cannot have in theirs.
 _SEPARATOR = "~"
 
@@ -53,6 +57,16 @@ def copy_name(name: str, letter: str) -> str:
     'hot~a'
     """
     return f"{name}{_SEPARATOR}{letter}"
+
+
+def split_copy_name(name: str) -> tuple[str, str | None]:
+    """Say of which element, or group, a name is, and of which replica: None if it is no copy's.
+
+    >>> split_copy_name("hot~a"), split_copy_name("main")
+    (('hot', 'a'), ('main', None))
+    """
+    whole, separator, letter = name.partition(_SEPARATOR)
+    return whole, letter if separator else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +95,15 @@ class ReplicaGroup:
         """Whether its replicas must put out the same."""
         return self.failover != "plain"
 
+    def describe_crash(self, seconds: float | None = None) -> str:
+        """Say in a few words what the crash of a replica costs, until another takes over or at most."""
+        upto = f"up to {self.detect:g} s" if seconds is None else f"{seconds:g} s"
+        return {
+            "exact": f"costs {upto} and no tuple",
+            "plain": f"loses what the group puts out in {upto}",
+            "ahead": "costs nothing",
+        }[self.failover]
+
     def process(self, letter: str) -> str:
         """Name the process of a replica."""
         return copy_name(self.name, letter)
@@ -108,7 +131,8 @@ def make_group(
     """Check what users say of a group; what depends on the graph is checked with the graph."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise GraphError(
-            f"replica group at {location}: a name is letters, digits and '_', got {name!r}: replicate(name, stream, ...)"
+            f"replica group at {location}: a name is letters, digits and '_', got {name!r}: replicate(name, stream, "
+            "...)"
         )
     where = f"replica group '{name}' ({location})"
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 2 <= replicas <= len(_LETTERS):
@@ -125,10 +149,10 @@ def make_group(
             f"again, and failover={failover!r} takes it for a copy. Write failover='plain', or back='peer'"
         )
     named = tuple(hosts)
-    if named and len(named) != replicas:
+    if named and (isinstance(hosts, str) or len(named) != replicas):
         raise GraphError(
-            f"{where}: hosts= has {len(named)} Spark masters for {replicas} replicas: give one for each, such as "
-            "'spark://host:7077'"
+            f"{where}: hosts= has {1 if isinstance(hosts, str) else len(named)} Spark masters for {replicas} replicas: "
+            "give one for each, such as 'spark://host:7077'"
         )
     return ReplicaGroup(
         name=name,
@@ -142,6 +166,87 @@ def make_group(
     )
 
 
+def replicate(
+    app: Builder,
+    group: str,
+    *operators: Stream | str,
+    replicas: int = 2,
+    failover: Failover = "exact",
+    detect: Duration = "1s",
+    back: WayBack = "peer",
+    hosts: Iterable[str] = (),
+) -> None:
+    """Run connected operators several times at once, so that another replica takes over when one is lost.
+
+    Name operators by their streams, or others by name. Each replica has a process of its own; what it reads is read
+    once and kept for all. With ``failover="exact"`` those behind the group go on in another replica's results from
+    where they were, and nothing is lost; with ``"plain"`` from where that replica is, as others do it, and what is
+    between is lost; with ``"ahead"`` they read whichever is ahead. ``detect`` is how long an active replica may be
+    silent, or behind another, before that takes over; one that dies is replaced at once. ``back`` says what a lost
+    replica comes back with: the state of a ``"peer"``, its ``"own"``, or ``"empty"``. ``hosts`` are Spark masters,
+    one for each replica. That is for ``riprap run``: ``app.run()`` has everything in its own process, once.
+
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([], "word string"))
+    >>> counts = app.aggregate("counts", words, by="word", window=rr.sliding(tuples=10), select="count(*) as n")
+    >>> app.replicate("hot", counts, detect="500ms")
+    >>> app.sink("out", counts, rr.memory())
+    >>> app.graph().groups[0].describe().partition(":")[0]
+    '2 replicas, exact'
+    """
+    location = Location.of_caller()
+    where = f"replica group '{group}' ({location})"
+    if not operators:
+        raise GraphError(f"{where}: it names no operator")
+    # One that puts out several streams may be named by each.
+    names = dict.fromkeys(operator.name for operator in app.named(where, operators))
+    made = make_group(
+        group,
+        names,
+        location,
+        replicas=replicas,
+        failover=failover,
+        detect=detect,
+        back=back,
+        hosts=hosts,
+    )
+    app.add_group(made)
+
+
+def replicate_all(
+    app: Builder,
+    *,
+    replicas: int = 2,
+    detect: Duration = "1s",
+    back: WayBack = "peer",
+    hosts: Iterable[str] = (),
+) -> None:
+    """Run every operator but sources and sinks several times at once; every one reads whichever results are ahead.
+
+    So nothing is lost, doubled or held up by any single crash, and nothing has to be switched. Every operator must
+    put out the same each time. Options are those of :meth:`replicate`; the group is called ``all``.
+
+    >>> app = rr.Application("demo")
+    >>> words = app.source("words", rr.rows([], "word string"))
+    >>> app.sink("out", app.functor("long", words, where="length(word) > 3"), rr.memory())
+    >>> app.replicate_all()
+    >>> app.graph().groups[0].operators
+    ('long',)
+    """
+    app.add_group(
+        make_group(
+            "all",
+            (),
+            Location.of_caller(),
+            replicas=replicas,
+            failover="ahead",
+            detect=detect,
+            back=back,
+            hosts=hosts,
+        )
+    )
+
+
 def group_by_operator(graph: Graph) -> dict[str, ReplicaGroup]:
     """Return the group of each operator that is in one."""
     return {name: group for group in graph.groups for name in group.operators}
@@ -150,10 +255,9 @@ def group_by_operator(graph: Graph) -> dict[str, ReplicaGroup]:
 def describe_groups(graph: Graph) -> Iterator[str]:
     """Say in a line for each group what it is and what it has."""
     for group in graph.groups:
-        hosts = f"; at {', '.join(group.hosts)}" if group.hosts else ""
         yield (
             f"{group.name}: {', '.join(group.operators)}; {group.describe()}; a replica comes back "
-            f"{WAYS_BACK[group.back]}{hosts}"
+            f"{WAYS_BACK[group.back]}"
         )
 
 
@@ -174,57 +278,60 @@ def check_groups(graph: Graph) -> None:
         for operator in members:
             if operator.name in taken:
                 raise GraphError(
-                    f"{group}: {operator} is in {taken[operator.name]} too. Groups do not overlap: put both into one, or "
-                    "leave it out of one"
+                    f"{group}: {operator} is in {taken[operator.name]} too. Groups do not overlap: put both into one, "
+                    "or leave it out of one"
                 )
             taken[operator.name] = group
             if operator.name in regions and not group.compared:
                 raise GraphError(
-                    f"{group}: {operator} is in region '{regions[operator.name].name}', whose results count exactly once, and "
-                    "failover='plain' loses some. Write failover='exact', or keep it out of regions with "
+                    f"{group}: {operator} is in region '{regions[operator.name].name}', whose results count exactly "
+                    "once, and failover='plain' loses some. Write failover='exact', or keep it out of regions with "
                     "protect=rr.autonomous()"
                 )
             _check_member(graph, group, operator)
         apart = None if group.failover == "ahead" else _apart(graph, members)
         if apart is not None:
             raise GraphError(
-                f"{group}: '{apart}' and '{members[0].name}' are not connected within it. Name what is between them, or "
-                "make two groups"
+                f"{group}: '{apart}' and '{members[0].name}' are not connected within it. Name what is between them, "
+                "or make two groups"
             )
 
 
 def _check_member(graph: Graph, group: ReplicaGroup, operator: Operator) -> None:
     if not operator.ports:
         raise GraphError(
-            f"{group}: {operator} is a source, and what two read of it would differ. Leave it out: all replicas read what "
-            "one process has read"
+            f"{group}: {operator} is a source, and what two read of it would differ. Leave it out: all replicas read "
+            "what one process has read"
         )
     if not operator.outputs:
         raise GraphError(
-            f"{group}: {operator} is a sink, and would get everything twice. Leave it out: it reads one replica's results"
+            f"{group}: {operator} is a sink, and would get everything twice. Leave it out: it reads one replica's "
+            "results"
         )
     place = graph.places.get(operator.name, "")
     if place in graph.processes:
         raise GraphError(
-            f"{group}: {operator} is placed in process '{graph.processes[place]}', and each replica has a process of its "
-            "own. Leave out process="
+            f"{group}: {operator} is placed in process '{graph.processes[place]}', and each replica has a process of "
+            "its own. Leave out process="
         )
     if graph.restarts.get(place, "resume") == "live":
         raise GraphError(
-            f"{group}: {operator} is placed in '{place}', which restarts live: replicas would read different tuples. Place "
-            "it with restart='resume'"
+            f"{group}: {operator} is placed in '{place}', which restarts live: replicas would read different tuples. "
+            "Place it with restart='resume'"
         )
     if not group.compared:
         return
+    # Of all operators none can be left out by not naming it.
+    without = "leave it out" if group.failover == "exact" else "name others than it in app.replicate(...)"
     if operator.differs:
         raise GraphError(
             f"{group}: {operator} may put out something else than its copy: {operator.differs}. Make it deterministic, "
-            "leave it out, or write failover='plain'"
+            f"{without}, or write failover='plain'"
         )
     if operator.looks_up:
         raise GraphError(
             f"{group}: {operator} reads a table that changes, each replica at a time of its own, so their results may "
-            "differ. Leave it out, or write failover='plain'"
+            f"differ. {without.capitalize()}, or write failover='plain'"
         )
 
 
@@ -234,7 +341,8 @@ def _apart(graph: Graph, members: list[Operator]) -> str | None:
     reached, waiting = {members[0].name}, [members[0]]
     while waiting:
         operator = waiting.pop()
-        for other in (*graph.before(operator), *graph.after(operator)):
+        steering = (graph.producer(stream) for stream in operator.control)
+        for other in (*graph.before(operator), *steering, *graph.after(operator)):
             if other.name in inside and other.name not in reached:
                 reached.add(other.name)
                 waiting.append(other)

@@ -54,6 +54,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     made: Any = numba.njit(**options)(function)
     with contextlib.suppress(RuntimeError):  # there is nowhere to keep it
         made._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        made._compiler.compile = made._cache.ending_turn(made._compiler.compile)
     return made
 
 
@@ -123,13 +124,30 @@ class _Cache(FunctionCache):
         code = self._load(signature, context)
         if code is None and self._take_turn():
             code = self._load(signature, context)
+            if code is not None:
+                # Another process has compiled it meanwhile, so there is nothing to save.
+                self._end_turn()
         return code
 
     def save_overload(self, signature: Any, code: Any) -> None:
         """Keep the code for some types, if there is room."""
-        with contextlib.suppress(OSError):
-            super().save_overload(signature, code)  # type: ignore[no-untyped-call]
-        self._end_turn()
+        try:
+            with contextlib.suppress(OSError):
+                super().save_overload(signature, code)  # type: ignore[no-untyped-call]
+        finally:
+            self._end_turn()
+
+    def ending_turn(self, compiling: Callable[..., Any]) -> Callable[..., Any]:
+        """Have the turn end with what compiles, too, where that fails or is interrupted: then nothing is saved."""
+
+        def compiled(*args: Any) -> Any:
+            try:
+                return compiling(*args)
+            except BaseException:
+                self._end_turn()
+                raise
+
+        return compiled
 
     def _load(self, signature: Any, context: Any) -> Any:
         with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):

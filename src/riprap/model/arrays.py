@@ -30,6 +30,7 @@ class ModelArrays(NamedTuple):
     node_sink: Ints  # the number of the sink, or -1
     node_restore: Ints
     node_kept: Bools  # whether what comes in while it is down waits for it
+    node_twin: Ints  # the same operator in the other replica of its group, or -1
     node_age: Floats  # oldest and newest age of the checkpoint that is restored
     port_node: Ints
     port_rate: Floats  # of tuples that come from outside, a second
@@ -46,6 +47,10 @@ class ModelArrays(NamedTuple):
     unit_members: Ints  # nodes and copies that fail together, as node * 2 + copy
     unit_first: Ints
     group_failover: Floats
+    group_kept: (
+        Bools  # whether what it puts out until a replica takes over waits, and replicas fail as a whole
+    )
+    group_peer: Bools  # whether a replica comes back with the state of the other
     operators: int
     sinks: int
 
@@ -86,13 +91,19 @@ class ModelState(NamedTuple):
     lost: Floats  # by port: tuples that it should have had since it was last stable
     losing: Floats  # by port: tuples a second that it should have and does not
     nominal: Floats  # by port: tuples a second without faults
-    waiting: Ints  # by port: tuples that wait for an operator that is down
+    waiting: Ints  # by port: clean tuples that wait for an operator that is down, then tainted ones
+    held: (
+        Ints  # by connection: clean tuples that wait for a group to have an active replica, then tainted ones
+    )
     came: Ints  # by port: clean tuples, then tainted ones, on their way
     came_tainted: Ints
     out: Ints  # by output, likewise
     out_tainted: Ints
     active: Ints  # by group: the replica whose results count
     working: Bools  # by group: whether that replica is whole
+    whole: Bools  # by group and replica: whether all of its operators are alive
+    stale: Bools  # by group and replica: whether the other has processed what it has not
+    joining: Bools  # by group and replica: whether it has just become whole
     passes: Bools  # by node
     flow: Floats  # by port
     clean: Ints  # by sink

@@ -9,7 +9,7 @@ import numpy as np
 from riprap.arrays import Bools, Floats, Ints
 from riprap.model.arrays import CHECKPOINT, WHOLE, ModelArrays, ModelState
 from riprap.model.jit import bare
-from riprap.model.leaps import is_filling, is_unstable
+from riprap.model.leaps import counts, is_filling, is_unstable
 
 
 @bare
@@ -25,7 +25,10 @@ def mean_flows(w: ModelArrays, passes: Bools, active: Ints, working: Bools, flow
                 share = flow[port] * w.clean[port, output - w.node_outputs[node]]
                 for link in range(w.output_links[output], w.output_links[output + 1]):
                     group = w.link_group[link]
-                    if group < 0 or (working[group] and active[group] == w.node_replica[node]):
+                    # What a group keeps comes late, and is not missing.
+                    if counts(w, active, working, node, group) or (
+                        group >= 0 and w.group_kept[group] and active[group] == w.node_replica[node]
+                    ):
                         flow[w.link_port[link]] += share
 
 
@@ -38,16 +41,19 @@ def _hurt(w: ModelArrays, s: ModelState, port: int, copy: int, lost: float) -> N
 
 
 @bare
-def look_again(w: ModelArrays, s: ModelState) -> None:
+def look_again(rng: Any, w: ModelArrays, s: ModelState) -> None:
     """After something has failed or come back: see which tuples are lost now, and who has suffered from it."""
     nodes = len(w.node_operator)
     for node in range(nodes):
         s.passes[node] = s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1])
     for group in range(len(s.active)):
-        s.working[group] = True
+        for replica in range(2):
+            s.joining[group, replica] = not s.whole[group, replica]
+            s.whole[group, replica] = True
         for node in range(nodes):
-            if w.node_group[node] == group and w.node_replica[node] == s.active[group]:
-                s.working[group] = s.working[group] and s.alive[node, 0]
+            if w.node_group[node] == group and not s.alive[node, 0]:
+                s.whole[group, w.node_replica[node]] = False
+        s.working[group] = s.whole[group, s.active[group]]
     for node in range(nodes):
         s.passes[node] = s.passes[node] or w.node_kept[node]
     mean_flows(w, s.passes, s.active, s.working, s.flow)
@@ -62,6 +68,41 @@ def look_again(w: ModelArrays, s: ModelState) -> None:
                 if s.alive[node, copy]:
                     _hurt(w, s, port, copy, s.lost[port])
             s.lost[port] = 0.0
+    for group in range(len(s.active)):
+        for replica in range(2):
+            s.joining[group, replica] = s.joining[group, replica] and s.whole[group, replica]
+        for replica in range(2):
+            if s.joining[group, replica]:
+                _join(rng, w, s, group, replica)
+                s.joining[group, replica] = False
+        for replica in range(2):
+            if not s.whole[group, replica] and s.whole[group, 1 - replica]:
+                s.stale[group, replica] = True
+
+
+@bare
+def _join(rng: Any, w: ModelArrays, s: ModelState, group: int, replica: int) -> None:
+    """Let a replica that is whole again have the state of the other, or where that is not whole its own."""
+    other = s.whole[group, 1 - replica] and not s.joining[group, 1 - replica]
+    for node in range(len(w.node_operator)):
+        if w.node_group[node] != group or w.node_replica[node] != replica:
+            continue
+        if other and w.group_peer[group]:
+            _take_over(w, s, node, w.node_twin[node])
+        elif not other and w.group_kept[group] and s.stale[group, replica]:
+            _restore(rng, w, s, node, 0, False)
+    s.stale[group, replica] = False
+
+
+@bare
+def _take_over(w: ModelArrays, s: ModelState, node: int, twin: int) -> None:
+    """Give a replica's operator the state of the other's, which had what waited for it."""
+    s.own[node, 0] = s.own[twin, 0]
+    for place in range(w.node_ports[node + 1] - w.node_ports[node]):
+        port, other = w.node_ports[node] + place, w.node_ports[twin] + place
+        s.unstable[port, 0], s.filling[port, 0] = s.unstable[other, 0], s.filling[other, 0]
+        s.lost[port] = s.lost[other]
+        s.waiting[port] = s.waiting[port + len(s.came)] = 0
 
 
 @bare
@@ -71,6 +112,12 @@ def recover(rng: Any, w: ModelArrays, s: ModelState, node: int, copy: int) -> No
     for other in range(w.node_copies[node]):
         others = others or s.alive[node, other]
     s.alive[node, copy] = True
+    _restore(rng, w, s, node, copy, others)
+
+
+@bare
+def _restore(rng: Any, w: ModelArrays, s: ModelState, node: int, copy: int, others: bool) -> None:
+    """Give a copy the state of ``others`` that went on, if there are such, or else what its protection has."""
     age = w.node_age[node, 0] + rng.random() * (w.node_age[node, 1] - w.node_age[node, 0])
     for port in range(w.node_ports[node], w.node_ports[node + 1]):
         # What comes back whole is as it was, hurt or not.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from riprap.arrays import Floats, Ints
+from riprap.arrays import Bools, Floats, Ints
 from riprap.model.arrays import ModelArrays, ModelState
 from riprap.model.jit import bare, inlined
 
@@ -82,6 +82,41 @@ def is_filling(w: ModelArrays, s: ModelState, node: int, copy: int) -> bool:
     return _any_filling(s.filling, w.node_ports[node], w.node_ports[node + 1], copy)
 
 
+@inlined
+def counts(w: ModelArrays, active: Ints, working: Bools, node: int, group: int) -> bool:
+    """Say whether what a node sends on counts, which leaves a group, or none: -1."""
+    return bool(group < 0 or (working[group] and active[group] == w.node_replica[node]))
+
+
+@inlined
+def runs(w: ModelArrays, s: ModelState, node: int) -> bool:
+    """Say whether a node processes what comes in; in a group that keeps what it puts out only a whole replica does."""
+    group = w.node_group[node]
+    if group >= 0 and w.group_kept[group]:
+        return bool(s.whole[group, w.node_replica[node]])
+    return bool(s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1]))
+
+
+@inlined
+def _stands_in(w: ModelArrays, s: ModelState, node: int) -> bool:
+    """Say whether the other replica, whose state it will come back with, has what comes in while a node is down."""
+    group = w.node_group[node]
+    return bool(group >= 0 and w.group_kept[group] and s.whole[group, 1 - w.node_replica[node]])
+
+
+@inlined
+def _wait(w: ModelArrays, s: ModelState, port: int, clean: int, tainted: int) -> None:
+    """Say what becomes of tuples that come to a node which is down."""
+    node = w.port_node[port]
+    if _stands_in(w, s, node):
+        return
+    if w.node_kept[node]:
+        s.waiting[port] += clean
+        s.waiting[port + len(s.came)] += tainted
+    else:
+        s.lost_tuples[0] += clean + tainted
+
+
 @bare
 def _count_down(
     rng: Any, w: ModelArrays, s: ModelState, port: int, copy: int, clean: int, tainted: int
@@ -147,12 +182,8 @@ def cascade(rng: Any, w: ModelArrays, s: ModelState) -> None:
             if clean + tainted == 0:
                 continue
             s.came[port] = s.came_tainted[port] = 0
-            if not (s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1])):
-                if w.node_kept[node]:
-                    s.waiting[port] += clean
-                    s.waiting[port + len(s.came)] += tainted
-                else:
-                    s.lost_tuples[0] += clean + tainted
+            if not runs(w, s, node):
+                _wait(w, s, port, clean, tainted)
                 continue
             sink = w.node_sink[node]
             if sink >= 0:
@@ -169,9 +200,12 @@ def cascade(rng: Any, w: ModelArrays, s: ModelState) -> None:
                 continue
             for link in range(w.output_links[output], w.output_links[output + 1]):
                 group = w.link_group[link]
-                if group < 0 or (s.working[group] and s.active[group] == w.node_replica[node]):
+                if counts(w, s.active, s.working, node, group):
                     s.came[w.link_port[link]] += clean
                     s.came_tainted[w.link_port[link]] += tainted
+                elif w.group_kept[group] and not s.working[group]:
+                    s.held[link] += clean
+                    s.held[link + len(w.link_port)] += tainted
 
 
 @bare
@@ -208,7 +242,7 @@ def must_step(w: ModelArrays, s: ModelState) -> bool:
                     continue
                 for link in range(w.output_links[output], w.output_links[output + 1]):
                     group = w.link_group[link]
-                    if group < 0 or (s.working[group] and s.active[group] == w.node_replica[node]):
+                    if counts(w, s.active, s.working, node, group):
                         s.flow[w.link_port[link]] = 1.0
     return False
 
@@ -219,7 +253,7 @@ def safe_time(w: ModelArrays, s: ModelState, now: float, until: float) -> float:
     for port in range(len(w.port_node)):
         node = w.port_node[port]
         for copy in range(w.node_copies[node]):
-            if not s.alive[node, copy]:
+            if not (s.alive[node, copy] and runs(w, s, node)):
                 continue
             for left in (s.unstable[port, copy], s.filling[port, copy]):
                 if left > 0.0:
@@ -236,19 +270,26 @@ def safe_time(w: ModelArrays, s: ModelState, now: float, until: float) -> float:
 @bare
 def release(rng: Any, w: ModelArrays, s: ModelState) -> None:
     """Let operators that are back have the tuples that waited for them, one at a time, ports and kinds at random."""
-    ports = len(w.port_node)
+    ports, links = len(w.port_node), len(w.link_port)
+    for link in range(links):
+        group, port = w.link_group[link], w.link_port[link]
+        if group >= 0 and s.working[group] and s.held[link] + s.held[link + links] > 0:
+            if runs(w, s, w.port_node[port]):
+                s.waiting[port] += s.held[link]
+                s.waiting[port + ports] += s.held[link + links]
+            else:
+                _wait(w, s, port, s.held[link], s.held[link + links])
+            s.held[link] = s.held[link + links] = 0
     while True:
         waiting = 0
         for port in range(ports):
-            node = w.port_node[port]
-            if s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1]):
+            if runs(w, s, w.port_node[port]):
                 waiting += s.waiting[port] + s.waiting[port + ports]
         if waiting == 0:
             return
         drawn = int(rng.random() * waiting)
         for port in range(ports):
-            node = w.port_node[port]
-            if not (s.alive[node, 0] or (w.node_copies[node] > 1 and s.alive[node, 1])):
+            if not runs(w, s, w.port_node[port]):
                 continue
             if drawn < s.waiting[port]:
                 s.waiting[port] -= 1

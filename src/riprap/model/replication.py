@@ -27,12 +27,16 @@ def _fresh(w: ModelArrays) -> ModelState:
         np.zeros(ports),
         np.zeros(ports),
         np.zeros(2 * ports, np.int64),
+        np.zeros(2 * len(w.link_port), np.int64),
         np.zeros(ports, np.int64),
         np.zeros(ports, np.int64),
         np.zeros(outputs, np.int64),
         np.zeros(outputs, np.int64),
         np.zeros(groups, np.int64),
         np.ones(groups, np.bool_),
+        np.ones((groups, 2), np.bool_),
+        np.zeros((groups, 2), np.bool_),
+        np.zeros((groups, 2), np.bool_),
         np.ones(nodes, np.bool_),
         np.zeros(ports),
         np.zeros(w.sinks, np.int64),
@@ -105,7 +109,7 @@ def _happen(rng: Any, w: ModelArrays, q: Question, s: ModelState, at: _Due, now:
             s.active[group] = 1 - s.active[group]
             changed = True
     if changed:
-        look_again(w, s)
+        look_again(rng, w, s)
         fail_over(w, s, now, at.failover)
         release(rng, w, s)
     return crashes, corruptions

@@ -19,6 +19,7 @@ from typing import Protocol
 from riprap.errors import ModelError
 from riprap.graph.graph import Graph
 from riprap.graph.regions import regions_of
+from riprap.graph.replicas import ReplicaGroup
 from riprap.model.parts import Part
 from riprap.protection import Protection
 
@@ -57,12 +58,15 @@ class Checkpoints:
 class Groups:
     """Run groups of operators twice, one replica active; the other takes over ``failover`` seconds after a crash.
 
-    ``also`` protects operators outside the groups, and within them what a replica comes back with.
+    What the active replica of a group does not put out meanwhile is lost; with ``exact`` it waits, those behind the
+    group go on in the other's results where they were, and a replica comes back with the other's state. ``also``
+    protects operators outside the groups, and within them what a replica comes back with.
     """
 
     groups: tuple[tuple[str, ...], ...]
     failover: float = 1.0
     also: Technique = Unprotected()
+    exact: bool = False
 
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
         protections = dict(self.also.protect(parts))
@@ -74,12 +78,8 @@ class Groups:
                     raise ModelError(
                         f"operator '{name}' is protected twice: by a group, and by another technique"
                     )
-                protections[name] = Protection(
-                    restore=base.restore,
-                    age=base.age,
-                    every=base.every,
-                    group=" ".join(group),
-                    failover=self.failover,
+                protections[name] = replace(
+                    base, group=" ".join(group), failover=self.failover, kept=self.exact, peer=self.exact
                 )
         return protections
 
@@ -112,9 +112,14 @@ class ConsistentRegion:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """What the application itself asks for, operator by operator."""
+    """What the application itself asks for, operator by operator, and of its replica groups.
+
+    They fail over after ``failover`` seconds, or else after their ``detect``, the bound for whatever is lost. A model
+    has two replicas of each.
+    """
 
     graph: Graph
+    failover: float | None = None
 
     def protect(self, parts: Sequence[Part]) -> Mapping[str, Protection]:
         protections: dict[str, Protection] = {}
@@ -126,7 +131,26 @@ class Annotated:
             every = region.terms.period or 0.0
             for name in protections.keys() & set(region.operators):
                 protections[name] = replace(protections[name], every=every)
+        for group in self.graph.groups:
+            for name in group.operators:
+                protections[name] = self._replicated(group, protections.get(name, Protection()))
         return protections
+
+    def _replicated(self, group: ReplicaGroup, alone: Protection) -> Protection:
+        """Return the protection of an operator in a group, which alone would have another."""
+        if group.failover == "ahead":
+            return replace(alone, copies=2)
+        exact = group.failover == "exact"
+        if group.back == "empty":
+            alone = Protection()
+        return replace(
+            alone,
+            kept=exact,
+            group=group.name,
+            failover=group.detect if self.failover is None else self.failover,
+            # One that has nothing of its own comes back with another's state all the same.
+            peer=exact or group.back == "peer" or (group.back == "own" and alone.restore == "scratch"),
+        )
 
 
 def _check_names(parts: Sequence[Part], names: Sequence[str]) -> None:

@@ -64,6 +64,7 @@ def wire(
     """Number everything through. ``together`` are the operators that fail together."""
     nodes = tuple(_nodes(parts, protections))
     groups = list(dict.fromkeys(n.protection.group for n in nodes if n.protection.group is not None))
+    of_groups = [_of_group(nodes, group) for group in groups]
     sinks = tuple(p.name for p in parts if p.sink)
     operators = [p.name for p in parts]
     readers: dict[str, list[tuple[int, int]]] = {}
@@ -104,15 +105,15 @@ def wire(
         node_sink=np.array([sinks.index(n.part.name) if n.part.sink else -1 for n in nodes]),
         node_restore=np.array([_RESTORES[n.protection.restore] for n in nodes]),
         node_kept=np.array([n.protection.kept for n in nodes]),
+        node_twin=np.array([_twin(nodes, n) for n in nodes]),
         node_age=np.array([n.protection.age for n in nodes]),
         **_ports(nodes),
         most=_most(nodes, port_first, output_first, link_first, link_port),
         unit_members=np.array([2 * n + copy for members in units for n, copy in members], np.int64),
         unit_first=np.array(_firsts(len(members) for members in units)),
-        group_failover=np.array(
-            [next(n.protection.failover for n in nodes if n.protection.group == g) for g in groups],
-            np.float64,
-        ),
+        group_failover=np.array([g.failover for g in of_groups], np.float64),
+        group_kept=np.array([g.kept for g in of_groups], np.bool_),
+        group_peer=np.array([g.peer or g.kept for g in of_groups], np.bool_),
         operators=len(operators),
         sinks=len(sinks),
     )
@@ -128,6 +129,28 @@ def _nodes(parts: Sequence[Part], protections: Mapping[str, Protection]) -> Iter
             raise ModelError(f"'{part.name}' is a sink: its results are outside, and it cannot have copies")
         for replica in range(2 if protection.group is not None else 1):
             yield Node(part, protection, replica)
+
+
+def _of_group(nodes: Sequence[Node], group: str) -> Protection:
+    """Return the protection whose failover all operators of a group have."""
+    first, *others = (n for n in nodes if n.protection.group == group)
+    for other in others:
+        if _failover(other.protection) != _failover(first.protection):
+            raise ModelError(
+                f"operators '{first.part.name}' and '{other.part.name}' are in group '{group}', and do not fail over "
+                "alike: give them the same failover, kept and peer"
+            )
+    return first.protection
+
+
+def _failover(protection: Protection) -> tuple[float, bool, bool]:
+    return protection.failover, protection.kept, protection.peer
+
+
+def _twin(nodes: Sequence[Node], node: Node) -> int:
+    """Return the number of the same operator in the other replica of its group, -1 if it is in none."""
+    numbers = (n for n, o in enumerate(nodes) if o.part.name == node.part.name and o.replica != node.replica)
+    return next(numbers, -1)
 
 
 Members = tuple[tuple[int, int], ...]

@@ -190,8 +190,10 @@ class Protection:
 
     ``restore`` is what comes back after a crash: nothing, a checkpoint between ``age[0]`` and ``age[1]`` seconds old,
     or all of it. ``kept`` says that what comes in meanwhile waits instead of being lost. ``group`` names the
-    high-availability group it is in, whose other replica takes over after ``failover`` seconds; ``copies`` are those
-    that all take part, their results deduplicated. ``every`` is how often it is saved, for the cost.
+    high-availability group it is in, whose other replica takes over after ``failover`` seconds; of a group that is
+    ``kept`` also what it puts out until then waits, and a replica of which an operator is down does nothing. ``peer``
+    says that a replica comes back with the state of the other, if that is whole. ``copies`` are those that all take
+    part, their results deduplicated. ``every`` is how often it is saved, for the cost.
     """
 
     restore: Restore = "scratch"
@@ -199,6 +201,7 @@ class Protection:
     kept: bool = False
     group: str | None = None
     failover: float = 0.0
+    peer: bool = False
     copies: int = 1
     every: float = 0.0
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from riprap.compiler import Layout, compile_graph, describe_state
+from riprap.compiler import Layout, Plan, compile_graph, describe_state
 from riprap.errors import RunError
 from riprap.graph.graph import Graph
 from riprap.operators.channel import Inlet, Outlet
@@ -24,17 +24,21 @@ from riprap.runtime.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to become of a run's state: which of it goes, and how it is cut up from then on."""
+    """What is to become of a run's state: which of it goes, and how it is cut up from then on.
+
+    ``dropped`` says of operators in which elements they have state: several, if they have replicas.
+    """
 
     folder: RunFolder
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gone: Sequence[str] = ()
     layout: Mapping[str, Any] | None = None
 
     def make(self) -> None:
         """Make the changes. Not before Spark is there: a run that does not start is to be as it was."""
-        for name, element in self.dropped.items():
-            wish(self.folder.path / "elements" / element, name, FRESH)
+        for name, elements in self.dropped.items():
+            for element in elements:
+                wish(self.folder.path / "elements" / element, name, FRESH)
         for name in self.gone:
             what = f"'{name}' is not in the application any more"
             self.folder.event("state lost", operator=name, message=what)
@@ -62,7 +66,7 @@ def accept_changes(
     if _without(recorded["elements"], ends) != _without(elements, ends):
         # The layout of the run says so, with both sides of it.
         return Changes(folder)
-    homes = {name: element for element, names in elements.items() for name in names if name in now}
+    homes = {name: [p.name for p in layout.plans if _keeps(p, name)] for name in now}
     dropped = sorted(now) if fresh else [name for name in ignore_state if name in now]
     return Changes(
         folder,
@@ -78,6 +82,11 @@ def elements_of(layout: Layout) -> dict[str, list[str]]:
         plan.name: [o.name for o in plan.graph if o.stateful or isinstance(o, Inlet | Outlet)]
         for plan in layout.plans
     }
+
+
+def _keeps(plan: Plan, operator: str) -> bool:
+    # An inlet has the name of the operator whose stream it is.
+    return any(o.stateful for o in plan.graph if o.name == operator)
 
 
 def _without(elements: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, list[str]]:

@@ -2,7 +2,8 @@
 
 <root>/<application>/<date>-<time>-<id>/      and  <root>/<application>/latest -> the newest that has begun
     run.json         command line, options, notes (such as the seed of the feed), versions
-    state.json       how state is cut up: elements, buckets, and the columns of every stateful operator
+    state.json       how state is cut up: elements, buckets, and the columns of every stateful operator; and what
+                     belongs to each replica group
     events.jsonl     started, resumed, failed, interrupted, stopped (to be taken up), ended; failures and what was
                      decided about them
     metrics.jsonl    one line a batch of an element: per operator tuples in and out, seconds, state; latency
@@ -16,6 +17,7 @@
     checkpoints/     those of protected operators, where no other store is named (riprap.state.stores)
     channels/<name>/ the streams between elements
     quarantine/<source>/  records that could not be read (format: riprap.adapters.bad_records)
+    switches/        which replica of each group counts (riprap.runtime.switch)
     regions.json     how its consistent regions stand (riprap.runtime.supervision.regions)
     processes/       of a supervised run, which driver processes it has (riprap.runtime.supervision.presence)
     spark.log        what JVMs and Python workers print, where Riprap made the session; runs of one process, and so of

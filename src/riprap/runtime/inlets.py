@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from riprap.adapters.retrying import Tell
 from riprap.channels import ChannelReader, Footer, ReplicatedReader
+from riprap.channels.segment import BEGIN
 from riprap.channels.tags import tag_columns, tag_fields
 from riprap.compiler import ChannelPlan, Plan
 from riprap.runtime.offsets import ACTIVE, END, Offset, Piece, is_end
@@ -48,15 +49,15 @@ class Inlets:
             return None
         return self._plan.replica if group == self._plan.group else read_switch(self._run, group).active
 
-    def of(self, root: str) -> list[Reader]:
-        """Open the channels whose frontiers count the same."""
-        return [self.reader(stream) for stream, c in self._plan.inlets.items() if c.root == root]
+    def of(self, root: str) -> dict[str, Reader]:
+        """Open the channels whose frontiers count the same, by their streams."""
+        return {stream: self.reader(stream) for stream, c in self._plan.inlets.items() if c.root == root}
 
     def edge(self) -> dict[str, int | None]:
         """Say how far all channels of each root are complete by now."""
         ends: dict[str, int | None] = {}
         for root in self._plan.roots:
-            frontiers = [reader.frontier for reader in self.of(root)]
+            frontiers = [reader.frontier for reader in self.of(root).values()]
             complete = [f for f in frontiers if f is not None]
             ends[root] = min(complete) if len(complete) == len(frontiers) else None
         return ends
@@ -88,7 +89,7 @@ class Inlets:
         for root, edge in self.edge().items():
             after = done.get(root)
             if edge is not None and (after is None or edge > after):
-                readers = self.of(root)
+                readers = list(self.of(root).values())
                 before = sum(reader.lost for reader in readers)
                 for reader in readers:
                     reader.skip(after, edge)
@@ -126,10 +127,10 @@ class ChannelInflow:
             # At a mark one waits for the others to come to it; and no batch has tuples of before and after.
             waits, upto = marks.get(root, 0) > everywhere, mark_at if root in marks else None
             frontiers = []
-            for reader in inlets.of(root):
+            for stream, reader in inlets.of(root).items():
                 # In this order: what is there once a channel has all is all there will ever be.
                 whole = flush and has_all(reader)
-                passed = self._choice.passed(root, active, start[root])
+                passed = self._choice.passed(stream, active, start[root])
                 further = reader.next(start[root], rows, upto=upto) if passed is None else passed
                 further = self._choice.within(root, active, further)
                 over &= whole and further is None
@@ -170,6 +171,8 @@ class ChannelInflow:
 
 # For each replica group the epoch in which it is read, and the replica whose log that is.
 Active = Mapping[str, tuple[int, str]]
+# In place of an epoch: a replica reads its own group from itself, whoever is active.
+_OWN = 0
 
 
 def replicas_of(active: Active) -> dict[str, str]:
@@ -184,7 +187,10 @@ class ReplicaChoice:
         self._plan = plan
         self._folder = folder
         self._tell = tell
-        self.groups = {c.group: c for c in plan.inlets.values() if c.group is not None}
+        # Of those who are read from whichever replica is ahead, none is chosen: each stream has its own.
+        self.groups = {
+            c.group: c for c in plan.inlets.values() if c.group is not None and c.failover != "ahead"
+        }
 
     def of(self, start: Offset) -> Active:
         """Choose for a batch that begins at an offset.
@@ -197,20 +203,20 @@ class ReplicaChoice:
     def within(self, root: str, active: Active, frontier: int | None) -> int | None:
         """Cut a frontier down to what counts of the replicas that are read."""
         for group, channel in self.groups.items():
-            if frontier is not None and channel.root == root and channel.failover == "plain":
-                limit = read_switch(self._folder, group).counts_up_to(active[group][0])
+            epoch = active[group][0]
+            if (
+                frontier is not None
+                and channel.root == root
+                and channel.failover == "plain"
+                and epoch != _OWN
+            ):
+                limit = read_switch(self._folder, group).counts_up_to(epoch)
                 frontier = frontier if limit is None else min(frontier, limit)
         return frontier
 
     def _chosen(self, group: str, channel: ChannelPlan, start: Offset) -> tuple[int, str]:
-        if channel.failover == "ahead":
-            inlets = Inlets(self._plan, self._folder)
-            readers = [inlets.reader(s) for s, c in self._plan.inlets.items() if c.group == group]
-            logs = [r.chosen(start[channel.root]) for r in readers if isinstance(r, ReplicatedReader)]
-            letter = min((log for log in logs if log is not None), key=lambda log: log.frontier, default=None)
-            return 0, "a" if letter is None else letter.letter
         if group == self._plan.group and self._plan.replica is not None:
-            return 0, self._plan.replica
+            return _OWN, self._plan.replica
         switch = read_switch(self._folder, group)
         if channel.failover == "exact":
             return switch.epoch, switch.active
@@ -219,22 +225,21 @@ class ReplicaChoice:
     def _plain(self, group: str, channel: ChannelPlan, start: Offset) -> tuple[int, str]:
         switch, at = read_switch(self._folder, group), start[channel.root]
         epoch = start[ACTIVE].get(group, (1, ""))[0]
-        while (limit := switch.counts_up_to(epoch)) is not None and (at is None or at >= limit):
+        while (limit := switch.counts_up_to(epoch)) is not None and _low(at) >= limit:
             epoch += 1
             since = switch.epochs[epoch - 1].since
-            if since is not None and (at is None or since > at):
+            if since is not None and since > _low(at):
                 self._pass_over(group, switch.active_in(epoch), at, since)
                 at = since
         return epoch, switch.active_in(epoch)
 
-    def passed(self, root: str, active: Active, after: int | None) -> int | None:
-        """Return how far nothing counts after a frontier, None if what comes next does."""
-        for group, channel in self.groups.items():
-            if channel.root == root and channel.failover == "plain" and active[group][0]:
-                since = read_switch(self._folder, group).epochs[active[group][0] - 1].since
-                if since is not None and (after is None or since > after):
-                    return since
-        return None
+    def passed(self, stream: str, active: Active, after: int | None) -> int | None:
+        """Return how far nothing of a stream counts after a frontier, None if what comes next does."""
+        channel = self._plan.inlets[stream]
+        if channel.group is None or channel.failover != "plain" or active[channel.group][0] == _OWN:
+            return None
+        since = read_switch(self._folder, channel.group).epochs[active[channel.group][0] - 1].since
+        return since if since is not None and since > _low(after) else None
 
     def _pass_over(self, group: str, letter: str, after: int | None, upto: int) -> None:
         inlets = Inlets(self._plan, self._folder, {group: letter})
@@ -300,6 +305,10 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
         if column.num_chunks
         else (pa.array([], column.type))
     )
+
+
+def _low(frontier: int | None) -> int:
+    return BEGIN if frontier is None else frontier
 
 
 def _before(done: int | None, frontier: int | None) -> bool:

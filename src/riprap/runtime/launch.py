@@ -84,9 +84,16 @@ class Launch:
             if plan.group is not None:
                 site.ledger.begin(plan.buckets)
                 group = next(group for group in self.graph.groups if group.name == plan.group)
-                ReturningReplica(plan, site, home, outlets, group.back, self.options.clock, tell).take_from(
-                    peers()
-                )
+                ReturningReplica(
+                    plan=plan,
+                    run=self.folder.path,
+                    site=site,
+                    home=home,
+                    outlets=outlets,
+                    back=group.back,
+                    clock=self.options.clock,
+                    tell=tell,
+                ).take_from(peers())
             if not plan.replays:
                 self.recovery(plan, site).run()
         else:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from riprap.compiler import Layout, Plan, compile_graph, describe_state
+from riprap.compiler.replication import describe_members
 from riprap.errors import GraphError, RiprapError, RunError
 from riprap.graph.connectors import Files, Generated, list_files
 from riprap.graph.graph import Graph
@@ -193,6 +194,7 @@ def keep_state_layout(folder: RunFolder, layout: Layout) -> None:
             "buckets": max(plan.buckets for plan in keyed or layout.plans),
             "operators": describe_state(layout.graph),
             "about": describe_operators(layout.graph),
+            "groups": describe_members(layout),
         }
     )
 

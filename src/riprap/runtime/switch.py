@@ -93,7 +93,7 @@ class Switch:
 
 
 # What files said, by path, as long as they are the same files.
-_read: dict[Path, tuple[tuple[int, int], Switch]] = {}
+_read: dict[Path, tuple[tuple[int, int, int], Switch]] = {}
 
 
 def read_switch(run: Path, group: str) -> Switch:
@@ -103,7 +103,8 @@ def read_switch(run: Path, group: str) -> Switch:
         status = os.stat(path)
     except FileNotFoundError:
         return Switch.begun(0.0)
-    file = status.st_ino, status.st_mtime_ns
+    # A number may be given to another file at once, within the grain of the clock.
+    file = status.st_ino, status.st_mtime_ns, status.st_size
     known = _read.get(path)
     if known is None or known[0] != file:
         data = load_json(path, FORMAT, {"out": list, "epochs": list}, remedy=_REMEDY)
@@ -111,6 +112,8 @@ def read_switch(run: Path, group: str) -> Switch:
             return Switch.begun(0.0)
         with checking(path, _REMEDY):
             switch = Switch(tuple(Epoch(**epoch) for epoch in data["epochs"]), tuple(data["out"]))
+            if not switch.epochs:
+                raise ValueError("it has no epoch")
         known = _read[path] = file, switch
     return known[1]
 

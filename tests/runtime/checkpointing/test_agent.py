@@ -133,6 +133,19 @@ def test_one_that_hangs_is_replaced(
     run_until(fleet, lambda: versions(fleet))
 
 
+def test_one_that_hangs_before_it_has_begun_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: list[HiredAgent]
+) -> None:
+    monkeypatch.setattr(handle, "_START_SECONDS", 0.2)
+    fleet = fleet_of(tmp_path)
+    (host,) = fleet.hosts.values()
+    agents.append(HiredAgent())
+    os.kill(agents[0].pid, signal.SIGSTOP)
+    with pytest.raises(rr.RunError, match=r"did not start within 0.2 s: it said nothing"):
+        agents[0].open(host.protection, tmp_path, None, fleet._tell)
+    os.kill(agents[0].pid, signal.SIGCONT)
+
+
 def test_what_cannot_be_opened_is_an_error_of_its_kind(tmp_path: Path, agents: list[HiredAgent]) -> None:
     fleet = fleet_of(tmp_path)
     (host,) = fleet.hosts.values()

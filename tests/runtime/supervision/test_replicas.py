@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.runtime.harness import read_parts, whole
+import pyarrow as pa
+import pytest
+from tests.runtime.harness import Programs, only_run, page_folder, read_parts, whole
 from tests.runtime.supervision.replicated import SINKS, Feeding, Scene, replicated
-from tests.runtime.supervision.watched import ROWS, expected
+from tests.runtime.supervision.watched import ROWS, expected, put_file
 
 import riprap as rr
 from riprap.runtime import Patience, supervise
 from riprap.runtime.supervision.failures import SPARK_GONE
+from riprap.state.ledger import BatchRecord, Ledger
 from riprap.testing import kill_host
 
 OPTIONS = rr.RunOptions(
@@ -104,3 +107,112 @@ def test_plain_failover_loses_what_it_says_and_nothing_else(runs: Path, tmp_path
     assert {(e["group"], e["stream"], e["tuples"]) for e in lost} == {("hot", "sums", missing)}
     gap = next(i for i, (ours, theirs) in enumerate(zip(held, whole_output, strict=False)) if ours != theirs)
     assert held == whole_output[:gap] + whole_output[gap + missing :]
+
+
+@pytest.mark.slow
+def test_full_replication_outlives_any_single_crash(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate_all(detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        for replica in ("all~a", "all~b"):
+            scene.driver(replica).kill()
+            scene.until_further()
+            scene.until_back(replica)
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+    assert not scene.events("failed over")
+
+
+@pytest.mark.slow
+def test_two_groups_fail_at_once(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("first", "sums", detect=DETECT)
+    app.replicate("second", "counts", detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        victims = [scene.driver("first~a"), scene.driver("second~a")]
+        for victim in victims:
+            victim.kill()
+        scene.until_told("failed over", 2)
+        scene.until_further()
+        scene.until_back("first~a")
+        scene.until_back("second~a")
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+
+
+@pytest.mark.slow
+def test_replicas_of_a_region_come_back_from_each_other_or_from_a_cut(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out", region=True)
+    app.replicate("hot", "sums", "counts", detect=DETECT)
+    with going(app, runs, tmp_path) as (scene, feeding):
+        assert kill_host(scene.run.folder, "hot~a").pages
+        scene.until_told("failed over")
+        scene.until_back("hot~a")
+        scene.until_further()
+        # Now both, at once: what is in neither memory comes from cuts.
+        for replica in ("hot~a", "hot~b"):
+            scene.driver(replica).suspend()
+        for replica in ("hot~a", "hot~b"):
+            assert kill_host(scene.run.folder, replica).pages
+        scene.until_back("hot~a", 2)
+        scene.until_back("hot~b")
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+    assert scene.events("computed again")
+
+
+@pytest.mark.slow
+def test_a_bit_that_flips_in_the_state_of_a_replica_is_found(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("hot", "sums", detect=DETECT)
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), spare=False) as run:
+        scene = Scene(run)
+        scene.until(lambda: all(n >= ROWS // 4 for n in run.progress().tuples_out.values()))
+        scene.until(lambda: newest_frontier(run.folder, "sums~a") == newest_frontier(run.folder, "sums~b"))
+        flip_bit(run.folder, "sums~b")
+        put_file(tmp_path / "calls", 1)
+        told = scene.until_told("replicas differ")
+        assert (told["group"], told["stream"], told["replicas"]) == ("hot", "sums", ["a", "b"])
+        right = expected(range(2))["by_caller"]
+        assert all(row in right for row in told["tuples"]["a"])
+        assert told["tuples"]["b"]
+        assert not any(row in right for row in told["tuples"]["b"])
+        scene.until(lambda: run.progress().tuples_out["by_caller"] == 2 * ROWS)
+    # It is told, and nothing else: whose results are right nobody can say of two.
+    assert found(tmp_path / "out")["by_caller"] == right
+
+
+def newest_record(folder: Path, element: str) -> BatchRecord:
+    ledger = Ledger(str(folder / "elements" / element / "ledger"))
+    return ledger.get(ledger.batches()[-1])
+
+
+def newest_frontier(folder: Path, element: str) -> int | None:
+    return newest_record(folder, element).frontier
+
+
+def flip_bit(folder: Path, element: str) -> None:
+    """Flip a bit of the newest tuple that a replica holds of some key."""
+    name = newest_record(folder, element).manifests[0].pages["sums/0"][0]
+    (page,) = (page_folder(folder) / "state" / element).glob(f"{name}.page")
+    data = page.read_bytes()
+    with pa.ipc.open_file(pa.py_buffer(data)) as file:
+        batch = file.get_batch(0)
+    minutes = batch.column("window").flatten().field(0)
+    place = data.index(minutes.buffers()[1].to_pybytes()[: 8 * len(minutes)]) + 8 * (len(minutes) - 1)
+    with page.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(bytes([data[place] ^ 64]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["switching", "switched"])
+def test_a_supervisor_dies_as_it_switches(step: str, runs: Path, tmp_path: Path, programs: Programs) -> None:
+    calls, out = tmp_path / "calls", tmp_path / "out"
+    for file in range(6):
+        put_file(calls, file)
+    spec = {"calls": str(calls), "out": str(out), "options": {"runs": str(runs)}, "tuples": 6 * ROWS}
+    first = programs.start("replicate.py", tmp_path / "first", {**spec, "kill": "hot~a"}, f"{step}:2:hot")
+    programs.finish(first, code=-signal.SIGKILL)
+    for file in range(6, 12):
+        put_file(calls, file)
+    again = {**spec, "options": {"folder": str(only_run(runs))}, "tuples": 12 * ROWS, "kill": None}
+    programs.finish(programs.start("replicate.py", tmp_path / "second", again))
+    assert found(out) == {name: expected(range(12))[name] for name in SINKS}

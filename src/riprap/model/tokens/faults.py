@@ -24,6 +24,10 @@ class FaultNet(NetNames):
         places = dict.fromkeys(("changed", "lost", "crashes", "ticking"), 0)
         for group in range(len(self.w.group_failover)):
             places |= {f"active{group}": 0, f"working{group}": 1, f"ready{group}": 1}
+            if self.w.group_peer[group]:
+                places |= {self.whole(group, replica): 1 for replica in (0, 1)}
+            if self.w.group_kept[group]:
+                places |= {self._stale(group, replica): 0 for replica in (0, 1)}
         for unit in range(len(self.wired.units)):
             places |= {f"unit{unit}.up": 1, f"unit{unit}.forced": 1}
         for port in range(len(self.w.port_node)):
@@ -107,6 +111,9 @@ class FaultNet(NetNames):
         return [f"{count} = 0" for count in counts] + ([f"if not {self.alive(node)}:{lost}"] if lost else [])
 
     def _restored(self, node: int, copy: int) -> list[str]:
+        return [*self._state_restored(node, copy), f"{self.names[node]}.alive{copy} = 1"]
+
+    def _state_restored(self, node: int, copy: int) -> list[str]:
         name = self.names[node]
         lines: list[str] = []
         others = [f"{name}.alive{other} == 1" for other in self.copies(node) if other != copy]
@@ -131,7 +138,6 @@ class FaultNet(NetNames):
                 lines.append(_if(" or ".join(others), handed, alone))
             else:
                 lines += alone
-        lines.append(f"{name}.alive{copy} = 1")
         return lines
 
     def _look(self) -> Activity:
@@ -139,11 +145,7 @@ class FaultNet(NetNames):
         lines: list[str] = ["changed = 0"]
         for group in range(len(self.w.group_failover)):
             whole = [
-                " and ".join(
-                    f"{self.names[node]}.alive0 == 1"
-                    for node in range(len(self.names))
-                    if self.w.node_group[node] == group and self.w.node_replica[node] == replica
-                )
+                " and ".join(f"{self.names[node]}.alive0 == 1" for node in self._members(group, replica))
                 for replica in (0, 1)
             ]
             lines.append(
@@ -158,12 +160,63 @@ class FaultNet(NetNames):
         lines.append("ticking = 0")
         for port in range(len(self.w.port_node)):
             lines += self._suffered(port)
+        for group in range(len(self.w.group_failover)):
+            if self.w.group_peer[group]:
+                lines += self._joined(group)
         return Activity(
             "look",
             time=None,
             priority=10,
             gates=[InputGate(when="changed > 0"), OutputGate(then="\n".join(lines))],
         )
+
+    def _members(self, group: int, replica: int) -> list[int]:
+        return [
+            node
+            for node in range(len(self.names))
+            if self.w.node_group[node] == group and self.w.node_replica[node] == replica
+        ]
+
+    def _stale(self, group: int, replica: int) -> str:
+        return f"stale{group}_{'ab'[replica]}"
+
+    def _joined(self, group: int) -> list[str]:
+        """Write what a replica has that is whole again, and which are: until then ``whole`` says which were."""
+        lines = []
+        for replica in (0, 1):
+            now = f"(working{group} if active{group} == {replica} else ready{group}) == 1"
+            other = f"{self.whole(group, 1 - replica)} == 1 and working{group} + ready{group} == 2"
+            given: list[str] = []
+            restored: list[str] = []
+            for node in self._members(group, replica):
+                given += self._taken_over(node, int(self.w.node_twin[node]))
+                restored += self._state_restored(node, 0)
+            body = _nested(f"if {other}:", given)
+            if self.w.group_kept[group]:
+                stale = self._stale(group, replica)
+                body += _nested(f"elif {stale} == 1:", restored) if restored else []
+                body += [f"{stale} = 0"]
+            lines += _nested(f"if {self.whole(group, replica)} == 0 and {now}:", body)
+            lines += [f"{self.whole(group, replica)} = 1 if {now} else 0"]
+        for replica in (0, 1) if self.w.group_kept[group] else ():
+            behind = f"{self.whole(group, replica)} == 0 and {self.whole(group, 1 - replica)} == 1"
+            lines += _nested(f"if {behind}:", [f"{self._stale(group, replica)} = 1"])
+        return lines
+
+    def _taken_over(self, node: int, twin: int) -> list[str]:
+        """Write that an operator of a replica has the state of the other's, which had what waited for it."""
+        lines = []
+        if self.stateful(node):
+            lines.append(f"{self.names[node]}.own0 = {self.names[twin]}.own0")
+        for port, other in zip(self.ports(node), self.ports(twin), strict=True):
+            if self.w.size[port] > 0:
+                lines += [
+                    f"{self.at(port, what)} = {self.at(other, what)}"
+                    for what in ("unstable0_", "filling0_", "lost")
+                ]
+            if self.keeps(node):
+                lines += [f"{self.at(port, what)} = 0" for what in ("in", "bad")]
+        return lines or ["changed = 0"]
 
     def _flows(self) -> dict[int, list[str]]:
         """Write the tuples a second at each port, in fine parts of one, as what comes from the ports before it."""
@@ -182,7 +235,8 @@ class FaultNet(NetNames):
                         group, gate = int(self.w.link_group[link]), ""
                         if group >= 0:
                             replica = int(self.w.node_replica[node])
-                            gate = f" * working{group} * (1 if active{group} == {replica} else 0)"
+                            gate = f" * (1 if active{group} == {replica} else 0)"
+                            gate += "" if self.keeps(node) else f" * working{group}"
                         flows[int(self.w.link_port[link])].append(
                             f"floor({self.at(port, 'flow')} * {share!r} * {passes}{gate} + 0.5)"
                         )
@@ -269,6 +323,10 @@ class FaultNet(NetNames):
                 OutputGate(then=f"active{group} = 1 - active{group}\nchanged = 1"),
             ],
         )
+
+
+def _nested(head: str, body: list[str]) -> list[str]:
+    return [head, *("  " + line for text in body for line in text.split("\n"))]
 
 
 def _if(condition: str, then: list[str], otherwise: list[str]) -> str:

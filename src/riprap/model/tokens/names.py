@@ -67,11 +67,28 @@ class NetNames:
         node = int(self.w.port_node[port])
         return f"{self.names[node]}.{what}{port - self.w.node_ports[node]}"
 
+    def held(self, link: int, kind: str) -> str:
+        return f"link{link}.held{kind}"
+
     def out(self, node: int, output: int, what: str) -> str:
         return f"{self.names[node]}.{what}{output - self.w.node_outputs[node]}"
 
     def alive(self, node: int) -> str:
         return "(" + " or ".join(f"{self.names[node]}.alive{copy} == 1" for copy in self.copies(node)) + ")"
+
+    def keeps(self, node: int) -> bool:
+        """Say whether a node is in a group that keeps what it puts out, and so runs as a whole or not at all."""
+        group = int(self.w.node_group[node])
+        return group >= 0 and bool(self.w.group_kept[group])
+
+    def whole(self, group: int, replica: int) -> str:
+        return f"whole{group}_{'ab'[replica]}"
+
+    def runs(self, node: int) -> str:
+        """Write whether a node processes what comes in."""
+        if not self.keeps(node):
+            return self.alive(node)
+        return f"({self.whole(int(self.w.node_group[node]), int(self.w.node_replica[node]))} == 1)"
 
     def ill(self, node: int, copy: int) -> str:
         bad = [
@@ -111,6 +128,10 @@ class NetNames:
     def deliver(self, port: int, kind: str, count: int) -> str:
         node = int(self.w.port_node[port])
         put = f"{self.at(port, kind)} += {count}"
+        if self.keeps(node):
+            # While the other replica has it, nobody will ask this one for it.
+            other = self.whole(int(self.w.node_group[node]), 1 - int(self.w.node_replica[node]))
+            return f"if {self.runs(node)} or {other} == 0:\n  {put}"
         return put if self.w.node_kept[node] else f"if {self.alive(node)}:\n  {put}\nelse:\n  lost += {count}"
 
     def hurt_by_taint(self, port: int) -> int:

@@ -31,6 +31,7 @@ class TupleNet(NetNames):
             for port in self.ports(node):
                 yield from self._processing(node, port)
             yield from self._sending(node)
+        yield from self._late()
 
     def _places_of(self, node: int) -> dict[str, int]:
         name = self.names[node]
@@ -45,7 +46,16 @@ class TupleNet(NetNames):
             places |= {self.at(port, what): 0 for what in ("in", "bad", "work", "workbad")}
         for output in self.outputs(node):
             places |= {self.out(node, output, what): 0 for what in ("send", "sendbad")}
+            if self.keeps(node):
+                places |= {
+                    self.held(link, kind): 0 for link in self._leaving(output) for kind in ("in", "bad")
+                }
         return places
+
+    def _leaving(self, output: int) -> list[int]:
+        """List the connections by which what is put out leaves a group."""
+        links = range(int(self.w.output_links[output]), int(self.w.output_links[output + 1]))
+        return [link for link in links if self.w.link_group[link] >= 0]
 
     def _arrivals(self, node: int) -> Iterator[Activity]:
         for port in self.ports(node):
@@ -67,7 +77,7 @@ class TupleNet(NetNames):
                 priority=self._turn(node),
                 takes={f"{name}.idle": 1, self.at(port, waiting): 1},
                 puts={self.at(port, working): 1},
-                gates=[InputGate(when=self.alive(node))],
+                gates=[InputGate(when=self.runs(node))],
             )
             tainted = working == "workbad"
             yield Activity(
@@ -180,6 +190,9 @@ class TupleNet(NetNames):
                         inner = "\n".join("  " + line for line in put.split("\n"))
                         replica = int(self.w.node_replica[node])
                         put = f"if working{group} == 1 and active{group} == {replica}:\n{inner}"
+                        if self.keeps(node):
+                            waits = f"working{group} == 0 and active{group} != {replica}"
+                            put += f"\nelif {waits}:\n  {self.held(link, into)} += 1"
                     lines.append(put)
                 rest = " + ".join(
                     self.out(node, o, k) for o in self.outputs(node) for k in ("send", "sendbad")
@@ -195,6 +208,23 @@ class TupleNet(NetNames):
                         OutputGate(then="\n".join([*lines, back])),
                     ],
                 )
+
+    def _late(self) -> Iterator[Activity]:
+        """Yield what lets tuples go on that a group has put out while none of its replicas was active."""
+        for node in filter(self.keeps, range(len(self.names))):
+            for output in self.outputs(node):
+                for link in self._leaving(output):
+                    for kind in ("in", "bad"):
+                        yield Activity(
+                            f"{self.held(link, kind)}.late",
+                            time=None,
+                            priority=self._turn(node),
+                            takes={self.held(link, kind): 1},
+                            gates=[
+                                InputGate(when=f"working{int(self.w.link_group[link])} == 1"),
+                                OutputGate(then=self.deliver(int(self.w.link_port[link]), kind, 1)),
+                            ],
+                        )
 
 
 def _counts(place: str, share: str, comes: str, most: float) -> Iterator[tuple[str, list[str]]]:

@@ -93,7 +93,10 @@ class HiredAgent:
             kind = getattr(errors, saver._refused["error"], RunError)
             raise kind(saver._refused["message"])
         if not answered or not saver._answered:
-            raise RunError(f"the agent that saves '{protection.element}' did not start: {self._last_words()}")
+            late = "" if answered else f" within {_START_SECONDS:g} s"
+            raise RunError(
+                f"the agent that saves '{protection.element}' did not start{late}: {self._last_words()}"
+            )
         return saver
 
     def stop(self) -> None:

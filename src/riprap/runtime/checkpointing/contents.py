@@ -117,7 +117,7 @@ def read_state(
             f"version {version} of '{about.name}' cannot be read. 'riprap state verify' says what of it is damaged"
         )
     slots = {
-        slot.removeprefix(f"{about.name}/"): _holding(pages, about, key)
+        slot.removeprefix(f"{about.operator}/"): _holding(pages, about, key)
         for slot, pages in restored.slots.items()
         if not is_clock(slot)
     }

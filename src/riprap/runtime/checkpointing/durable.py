@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from riprap.errors import OwnershipError, RunError
-from riprap.graph.replicas import copy_name
 from riprap.ownership import read_file
 from riprap.runtime.crash import Step, reach
 from riprap.runtime.folder import read_about
@@ -67,7 +66,8 @@ class Durable:
 
     def entry(self, operator: str) -> str:
         """Name an operator's entry: a store may hold those of many runs."""
-        return f"{self.identity}/{operator if self.replica is None else copy_name(operator, self.replica)}"
+        # What stores take for a name has no "~", and operators' names have no dot.
+        return f"{self.identity}/{operator if self.replica is None else f'{operator}.{self.replica}'}"
 
     def versions(self, store: Store, operator: str) -> Versions:
         """Return the checkpoints of an operator."""

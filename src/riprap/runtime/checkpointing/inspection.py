@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from riprap.compiler.passes import prune_columns
 from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.graph.graph import Graph
 from riprap.graph.regions import region_by_operator
+from riprap.graph.replicas import copy_name, split_copy_name
 from riprap.operators.custom import Custom
 from riprap.runtime.checkpointing.durable import Durable
+from riprap.runtime.checkpointing.recovery import cancel_wish, read_wishes, wish
 from riprap.runtime.folder import RunFolder
 from riprap.state.checkpoints.manifest import CheckpointManifest
 from riprap.state.checkpoints.versions import Versions
@@ -46,10 +48,13 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
 class About:
     """What a run's folder says of a stateful operator. ``protected`` is None where it does not say.
 
-    ``region`` names the consistent region it is in, if it is in one.
+    ``region`` names the consistent region it is in, if it is in one. Of an operator with replicas each has state of its
+    own, under the ``name`` of a copy, ``sums~a``.
     """
 
     name: str
+    operator: str
+    replica: str | None = None
     element: str
     layout: str
     kind: str = ""
@@ -104,13 +109,29 @@ class Inspection:
             yield None
             return
         with contextlib.closing(self.durable.open(about.element, readonly=True)) as store:
-            yield self.durable.versions(store, operator)
+            yield self._durable(about).versions(store, about.operator)
 
     @contextlib.contextmanager
     def writing(self, operator: str) -> Iterator[Versions]:
         """Open an operator's versions to be changed: only in a run that is :meth:`at_rest`."""
-        with contextlib.closing(self.durable.open(self.operators[operator].element)) as store:
-            yield self.durable.versions(store, operator)
+        about = self.operators[operator]
+        with contextlib.closing(self.durable.open(about.element)) as store:
+            yield self._durable(about).versions(store, about.operator)
+
+    def _durable(self, about: About) -> Durable:
+        return replace(self.durable, replica=about.replica)
+
+    def wish_of(self, operator: str) -> Any:
+        """Return what an operator is to start from when the run is taken up, None if nobody asked for anything."""
+        return read_wishes(self.home(operator)).get(self.operators[operator].operator)
+
+    def wish(self, operator: str, what: int | str) -> None:
+        """Ask that an operator start from a version, or afresh."""
+        wish(self.home(operator), self.operators[operator].operator, what)
+
+    def cancel_wish(self, operator: str) -> bool:
+        """Take back what was asked for an operator; return whether there was anything."""
+        return cancel_wish(self.home(operator), self.operators[operator].operator)
 
     @contextlib.contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -178,17 +199,28 @@ def _operators(layout: Mapping[str, Any]) -> dict[str, About]:
     # Inlets and outlets are listed beside operators; an inlet has the name of the operator whose stream it is, and
     # comes after it.
     homes: dict[str, str] = {}
+    found: dict[str, About] = {}
     for element, names in layout.get("elements", {}).items():
+        whole, replica = split_copy_name(element)
         for name in names:
-            if name in layout["operators"]:
-                homes.setdefault(name, element)
-    return {name: _about(name, element, layout) for name, element in homes.items()}
+            if name in layout["operators"] and homes.setdefault(name, whole) == whole:
+                about = _about(name, element, replica, layout)
+                found.setdefault(about.name, about)
+    return found
 
 
-def _about(name: str, element: str, layout: Mapping[str, Any]) -> About:
+def _about(name: str, element: str, replica: str | None, layout: Mapping[str, Any]) -> About:
     described: Mapping[str, Any] = layout.get("about", {}).get(name, {})
     details: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
-    return About(name=name, element=element, layout=layout["operators"][name], **details)
+    shown = name if replica is None else copy_name(name, replica)
+    return About(
+        name=shown,
+        operator=name,
+        replica=replica,
+        element=element,
+        layout=layout["operators"][name],
+        **details,
+    )
 
 
 @dataclass(frozen=True, slots=True)

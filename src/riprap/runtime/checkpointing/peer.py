@@ -5,8 +5,8 @@
                           '-> 32: state of a after 42, input on record up to where that one had read
 
 Pages are immutable: on one host they are linked, not copied. The record that is made is what computing all of that
-input in one batch would have made; its results are not made again, since the peer's log has them. So the replica's own
-log begins anew behind them, before the record is written: whoever dies in between does all of it again.
+input in one batch would have made; its results are not made again, since the peer's log has them. So the
+replica's own log begins anew behind them, before the record is written: whoever dies in between does all of it again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from typing import Any
 from riprap.adapters.retrying import Tell
 from riprap.channels.folder import scan
 from riprap.channels.replicas import newest_log
+from riprap.channels.segment import BEGIN
 from riprap.compiler import Plan
 from riprap.errors import MissingPageError
-from riprap.graph.replicas import WayBack, copy_name
+from riprap.graph.replicas import WayBack, copy_name, split_copy_name
 from riprap.runtime.checkpointing.recovery import state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.delivery import Delivery
+from riprap.runtime.inlets import Inlets
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.site import Site
 from riprap.state.ledger import BatchRecord, Manifest, page_name
@@ -56,7 +58,7 @@ def peers_of(
 ) -> list[Peer]:
     """Return the copies of an element that other replicas have."""
     assert plan.replica is not None
-    name = plan.name.removesuffix(copy_name("", plan.replica))
+    name = split_copy_name(plan.name)[0]
     others = [copy_name(name, letter) for letter in letters if letter != plan.replica]
     # Who has not begun has nothing to give.
     return [
@@ -77,11 +79,12 @@ def forget_unused_logs(plan: Plan, run: Path, site: Site) -> None:
             shutil.rmtree(log.folder)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReturningReplica:
     """A replica's copy of an element on its way back."""
 
     plan: Plan
+    run: Path
     site: Site
     home: Path
     outlets: Mapping[str, Outflow]
@@ -124,17 +127,27 @@ class ReturningReplica:
     def _most_ahead(self, peers: list[Peer], own: BatchRecord | None) -> tuple[Peer, BatchRecord] | None:
         """Choose a peer, None if the replica's own state will do."""
         newest = [(peer, record) for peer in peers if (record := peer.newest()) is not None]
-        if not newest:
+        # One may have lost its memory.
+        sound = [each for each in newest if self.back == "empty" or _is_whole(each[0].site, each[1])]
+        if not sound:
             return None
-        peer, record = max(newest, key=lambda each: _frontier(each[1]))
-        whole = own is not None and all(self.site.has_page(name) for name in state_pages(own))
-        if self.back == "own" and whole:
-            return None
-        ahead = own is None or _frontier(record) > _frontier(own)
-        # Of two that have come as far, one may have lost its memory.
-        level = own is not None and _frontier(record) == _frontier(own) and not whole
-        theirs = all(peer.site.has_page(name) for name in state_pages(record))
-        return (peer, record) if theirs and (ahead or level) else None
+        peer, record = max(sound, key=lambda each: _frontier(each[1]))
+        if own is None or _frontier(record) > _frontier(own):
+            own_will_do = own is not None and self.back == "own" and self._can_go_on(own)
+            return None if own_will_do else (peer, record)
+        # Of two that have come as far, the other is worth it only to who has nothing.
+        level = _frontier(record) == _frontier(own)
+        return (peer, record) if level and not _is_whole(self.site, own) else None
+
+    def _can_go_on(self, own: BatchRecord) -> bool:
+        """Say whether its state is there, and all input since: for one that was out none is kept."""
+        inlets = Inlets(self.plan, self.run)
+        ends = {name: end for name, (_, end) in own.sources.items()}
+        kept = all(
+            inlets.reader(stream).begins <= (BEGIN if ends[c.root] is None else ends[c.root])
+            for stream, c in self.plan.inlets.items()
+        )
+        return kept and _is_whole(self.site, own)
 
     def _linked(self, peer: Peer, record: BatchRecord, batch: int) -> tuple[Manifest, ...]:
         attempt, epoch = f"peer{uuid.uuid4().hex[:8]}", self.site.ledger.epoch
@@ -175,6 +188,11 @@ class ReturningReplica:
         delivery = Delivery(self.home)
         delivery.note(batch)
         delivery.close()
+
+
+def _is_whole(site: Site, record: BatchRecord) -> bool:
+    """Say whether all pages of a batch's state are there."""
+    return all(site.has_page(name) for name in state_pages(record))
 
 
 def _frontier(record: BatchRecord) -> int:

@@ -13,6 +13,7 @@ from typing import Literal
 from riprap.compiler import compile_graph
 from riprap.graph.graph import Graph
 from riprap.runtime.changes import Changes
+from riprap.runtime.divergence import Divergence
 from riprap.runtime.failures import named_error
 from riprap.runtime.folder import RunFolder
 from riprap.runtime.link import Message
@@ -81,6 +82,7 @@ class Supervisor:
         fresh = conditions.options.fresh
         self._regions = RegionControllers(layout, folder, resume=resume, fresh=fresh)
         self._groups = ReplicaGroups(layout, folder, self._clock)
+        self._divergence = Divergence(folder.path, layout, folder.event)
         masters = {g.process(x): m for g in graph.groups for x, m in zip(g.letters, g.hosts, strict=False)}
         self._requests = Requests(folder)
         self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
@@ -128,6 +130,7 @@ class Supervisor:
             self.error = self.error or error
         finally:
             self.drivers.end(p.driver for p in self._processes.values() if p.driver is not None)
+            self._divergence.stop()
             self.ready.set()
             self.up.set()
 
@@ -346,6 +349,7 @@ class Supervisor:
             self._orders.settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
             self._regions.begin()
             self._groups.begin()
+            self._divergence.start()
             self.ready.set()
         for name, process in self._processes.items():
             if process in ready and not process.told and process.driver is not None and process.driver.ready:
