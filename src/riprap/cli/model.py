@@ -16,7 +16,7 @@ import riprap as rr
 from riprap.apps.catalogue import CATALOGUE
 from riprap.cli.applications import UsageError, load_from, positive, positive_number
 from riprap.cli.model_compare import compare_with_campaign
-from riprap.cli.model_table import as_json, print_points
+from riprap.cli.model_table import as_json, print_points, say_groups
 from riprap.cli.quantities import list_of, read_rate, read_time
 from riprap.cli.run_folders import add_folder, find_run
 from riprap.cli.screen import Screen, shown
@@ -68,12 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="operators of a high-availability group; once for each group",
     )
-    what.add_argument(
-        "--failover",
-        type=read_time,
-        metavar="TIME",
-        help="of a group (1s; of the application's own their detect=)",
-    )
+    what.add_argument("--failover", type=read_time, metavar="TIME", help="of a group (1s; own: detect=)")
     what.add_argument("--every", type=read_time, metavar="TIME", help="between checkpoints (1s)")
     what.add_argument(
         "--age",
@@ -161,12 +156,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.print_json(as_json(graph.name, points))
         return 0
     print_points(points, screen)
-    if graph.groups and "annotated" in {point.setting.technique for point in points}:
-        costs = (
-            f"in {g.name} ({', '.join(g.operators)}) a crash {g.describe_crash(arguments.failover)}"
-            for g in graph.groups
-        )
-        screen.say(f"Replica groups: {'; '.join(costs)}, as long as one other replica is whole.")
+    say_groups(graph, points, arguments.failover, screen)
     return 0
 
 

@@ -9,6 +9,7 @@ from riprap.cli.quantities import as_given
 from riprap.cli.screen import Screen, new_table
 
 if TYPE_CHECKING:
+    from riprap.graph.graph import Graph
     from riprap.model import Estimate
     from riprap.model.sweep import Point
 
@@ -51,6 +52,16 @@ def print_points(points: Sequence[Point], screen: Screen) -> None:
     screen.say(f"{_how_made(points)} Not spreading: availability if a fault hurt only the operator it hit.")
     for assumed in assumed_of(points):
         screen.say(f"Assumed: {assumed}.")
+
+
+def say_groups(graph: Graph, points: Sequence[Point], failover: float | None, screen: Screen) -> None:
+    """Say what a crash in the application's own replica groups costs, if they were asked about."""
+    if graph.groups and "annotated" in {point.setting.technique for point in points}:
+        costs = (
+            f"in {group.name} ({', '.join(group.operators)}) a crash {group.describe_crash(failover)}"
+            for group in graph.groups
+        )
+        screen.say(f"Replica groups: {'; '.join(costs)}, as long as one other replica is whole.")
 
 
 def _how_made(points: Sequence[Point]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +21,7 @@ from riprap.runtime.stage import Pulse
 from riprap.runtime.supervision.decisions import Patience
 from riprap.runtime.supervision.journal import Recovered
 from riprap.runtime.supervision.process import DriverProcess
+from riprap.stage.plan import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,3 +190,70 @@ class ProcessState:
         if element.recovery is not None:
             element.recovery.started, element.recovery.restore = now, restore
             element.recovery.lost += lost
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The driver processes of a run by name, with their elements."""
+
+    processes: dict[str, ProcessState]
+
+    @classmethod
+    def of(cls, layout: Layout, master: str | None, halted: Collection[str]) -> Roster:
+        """List what a layout asks for; elements of regions that are ``halted`` are."""
+        hosts = {
+            group.process(letter): host
+            for group in layout.graph.groups
+            for letter, host in zip(group.letters, group.hosts, strict=False)
+        }
+        processes: dict[str, ProcessState] = {}
+        for plan in layout.plans:
+            process = processes.setdefault(plan.process, ProcessState(hosts.get(plan.process, master)))
+            process.elements[plan.name] = ElementState(
+                plan.process, "halted" if plan.region in halted else "waiting"
+            )
+        return cls(processes)
+
+    @property
+    def elements(self) -> dict[str, ElementState]:
+        """All elements by name."""
+        return {name: e for process in self.processes.values() for name, e in process.elements.items()}
+
+    def element(self, name: str) -> ElementState:
+        """Return an element."""
+        return self.elements[name]
+
+    @property
+    def drivers(self) -> list[DriverProcess]:
+        """The processes that are there."""
+        return [p.driver for p in self.processes.values() if p.driver is not None]
+
+    def owner(self, driver: DriverProcess) -> tuple[str, ProcessState] | None:
+        """Return which of them a driver is, None if it is none."""
+        return next(((n, p) for n, p in self.processes.items() if p.driver is driver), None)
+
+    def is_let_be(self, element: str | None) -> bool:
+        """Say whether an element is halted: what it did before it heard of that does not matter."""
+        return any(element in process.halted for process in self.processes.values())
+
+    def let_be(self, names: Collection[str], *, hung: ProcessState | None) -> None:
+        """Halt those of these elements that have not ended; one process may not listen."""
+        for process in self.processes.values():
+            own = [n for n in names if n in process.elements and process.elements[n].phase != "ended"]
+            if own:
+                process.let_be(own, hung=process is hung)
+
+    def revive(self, names: Collection[str]) -> None:
+        """Let those of these elements that are halted start again."""
+        for process in self.processes.values():
+            own = [name for name in process.halted if name in names]
+            if own:
+                process.revive(own)
+
+    def leave_out_unread(self, replicas: Collection[str]) -> None:
+        """End the replicas that are still at work when all that reads from them has ended."""
+        others = [process for name, process in self.processes.items() if name not in replicas]
+        if replicas and not any(process.open or process.halted for process in others):
+            for name in replicas:
+                if self.processes[name].open:
+                    self.processes[name].leave_out()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import select
 import threading
 import time
-from typing import Literal
 
 from riprap.compiler import compile_graph
 from riprap.graph.graph import Graph
@@ -45,7 +44,7 @@ from riprap.runtime.supervision.orders import Orders
 from riprap.runtime.supervision.process import DriverProcess
 from riprap.runtime.supervision.replicas import ReplicaGroups
 from riprap.runtime.supervision.requests import Requests, Stop
-from riprap.runtime.supervision.roster import Conditions, ElementState, ProcessState, ReturningElement
+from riprap.runtime.supervision.roster import Conditions, ElementState, ProcessState, ReturningElement, Roster
 from riprap.runtime.supervision.silence import silences
 
 
@@ -77,28 +76,20 @@ class Supervisor:
         self.was_up = False
         self.close: Close = "interrupted"
         self.error: BaseException | None = None
-        self._processes: dict[str, ProcessState] = {}
         layout = compile_graph(graph, buckets=1, tasks=1)
         fresh = conditions.options.fresh
         self._regions = RegionControllers(layout, folder, resume=resume, fresh=fresh)
         self._groups = ReplicaGroups(layout, folder, self._clock)
         self._divergence = Divergence(folder.path, layout, folder.event)
-        masters = {g.process(x): m for g in graph.groups for x, m in zip(g.letters, g.hosts, strict=False)}
+        self._roster = Roster.of(layout, conditions.options.master, self._regions.halted)
+        self._processes = self._roster.processes
         self._requests = Requests(folder)
         self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
-        for plan in layout.plans:
-            name = plan.process
-            master = masters.get(name, conditions.options.master)
-            process = self._processes.setdefault(name, ProcessState(master))
-            phase: Literal["halted", "waiting"] = (
-                "halted" if plan.region in self._regions.halted else "waiting"
-            )
-            process.elements[plan.name] = ElementState(name, phase)
 
     @property
     def elements(self) -> list[str]:
         """The processing elements by name."""
-        return [name for process in self._processes.values() for name in process.elements]
+        return list(self._roster.elements)
 
     @property
     def halted(self) -> dict[str, str]:
@@ -129,7 +120,7 @@ class Supervisor:
         except BaseException as error:
             self.error = self.error or error
         finally:
-            self.drivers.end(p.driver for p in self._processes.values() if p.driver is not None)
+            self.drivers.end(self._roster.drivers)
             self._divergence.stop()
             self.ready.set()
             self.up.set()
@@ -151,21 +142,17 @@ class Supervisor:
                         self._hear(driver, message)
 
     def _drivers(self) -> list[DriverProcess]:
-        drivers = [p.driver for p in self._processes.values() if p.driver is not None]
-        return [*drivers, self.drivers.spare] if self.drivers.spare is not None else drivers
-
-    def _owner(self, driver: DriverProcess) -> tuple[str, ProcessState] | None:
-        return next(((n, p) for n, p in self._processes.items() if p.driver is driver), None)
+        return [*self._roster.drivers, *([self.drivers.spare] if self.drivers.spare is not None else [])]
 
     def _fail_over(self, driver: DriverProcess) -> None:
         """Let another replica take over before anything else: to see to the end of a process takes a while."""
-        owner = self._owner(driver)
+        owner = self._roster.owner(driver)
         if owner is not None and owner[1].open and not self._wants_halt:
             cause = f"process '{owner[0]}' is gone"
             self._groups.lost(owner[0], cause, driver.unheard, self._processes, gone=True)
 
     def _gone(self, driver: DriverProcess) -> None:
-        owner = self._owner(driver)
+        owner = self._roster.owner(driver)
         code = driver.end(1.0)
         if owner is None:
             self.drivers.lose_spare()
@@ -176,13 +163,12 @@ class Supervisor:
             self._decide(ProcessDied(time=self._clock(), process=name, code=code), driver.unheard)
 
     def _hear(self, driver: DriverProcess, message: Message) -> None:
-        owner = self._owner(driver)
-        if self._is_let_be(message.get("element")) and message["say"] != "ended":
+        owner = self._roster.owner(driver)
+        if self._roster.is_let_be(message.get("element")) and message["say"] != "ended":
             return
         match message:
             case {"say": "ready"}:
-                driver.ready = message
-                driver.answered = time.monotonic()
+                driver.ready, driver.answered = message, time.monotonic()
             case {"say": "not started", "error": error, "message": text} if owner is not None:
                 name, process = owner
                 driver.end(1.0)
@@ -194,26 +180,16 @@ class Supervisor:
             case {"say": "beat", "elements": elements, "quiet": quiet}:
                 driver.answered = time.monotonic() - quiet
                 for name, pulse in elements.items():
-                    self._element(name).beat(Pulse(*pulse))
+                    self._roster.element(name).beat(Pulse(*pulse))
             case {"say": "started", "element": name} if owner is not None:
                 owner[1].started(name, message["batch"], message["restore"], message["lost"])
                 self._regions.start(name, message["batch"])
             case {"say": "caught up", "element": name}:
-                self._caught_up(name, self._element(name))
+                self._caught_up(name, self._roster.element(name))
             case {"say": "ended", "element": name}:
-                self._element(name).phase = "ended"
+                self._roster.element(name).phase = "ended"
             case {"say": "failed"} if owner is not None:
                 self._decide(failure_of(owner[0], message, self._clock()), driver.unheard)
-
-    def _is_let_be(self, element: str | None) -> bool:
-        """Say whether an element is halted: what it did before it heard of that does not matter."""
-        return any(element in process.halted for process in self._processes.values())
-
-    def _elements(self) -> dict[str, ElementState]:
-        return {name: e for process in self._processes.values() for name, e in process.elements.items()}
-
-    def _element(self, name: str) -> ElementState:
-        return self._elements()[name]
 
     def _caught_up(self, name: str, element: ElementState) -> None:
         element.caught_up = True
@@ -228,19 +204,21 @@ class Supervisor:
             self._groups.look(self._processes)
         for failure, seconds in silences(self._processes, self._patience, time.monotonic(), self._clock):
             self._decide(failure, seconds)
-        for late in self._regions.look(self._elements(), self._clock()):
+        for late in self._regions.look(self._roster.elements, self._clock()):
             # Another that is late may have ended its process just now. In a run that is to stop nothing is.
-            if self._wants_stop is None and self._element(late.element).phase in ("starting", "running"):
+            if self._wants_stop is None and self._roster.element(late.element).phase in (
+                "starting",
+                "running",
+            ):
                 self._decide(late, late.seconds)
 
     # What is done about it
 
     def _decide(self, failure: Failure, detect: float) -> None:
         """Decide about a failure; where a region of it is halted, decide about what else it has struck."""
-        alone = isinstance(failure, QueryFailed | HostLost)
-        self._groups.lost(failure.process, describe(failure), detect, self._processes, gone=not alone)
         process, further = self._processes[failure.process], False
         gone = not isinstance(failure, QueryFailed | HostLost)
+        self._groups.lost(failure.process, describe(failure), detect, self._processes, gone=gone)
         while True:
             # A run that is to stop waits for nobody to reset a region.
             struck = self._regions.struck(failure, process.open) if self._wants_stop is None else ()
@@ -262,17 +240,13 @@ class Supervisor:
 
     def _halt_region(self, action: HaltRegion, *, hung: ProcessState | None) -> None:
         self._regions.halt(action)
-        names = self._regions.elements(action.region)
-        for process in self._processes.values():
-            own = [n for n in names if n in process.elements and process.elements[n].phase != "ended"]
-            if own:
-                process.let_be(own, hung=process is hung)
+        self._roster.let_be(self._regions.elements(action.region), hung=hung)
 
     def _carry_out(self, action: Action, kind: str, detect: float) -> None:
         now = time.monotonic()
         match action:
             case RetryQuery(element=name, after=after):
-                element = self._element(name)
+                element = self._roster.element(name)
                 element.phase, element.retry_at = "down", now + after
                 element.recovery = element.recovery or ReturningElement(kind, now, detect)
             case RestartProcess(process=name, after=after) | RestartElsewhere(process=name, after=after):
@@ -311,11 +285,11 @@ class Supervisor:
                     process.driver.link.send("retry", element=name)
             if process.told and not process.open and process.driver is not None:
                 process.driver.halt()
-        self._let_replicas_go()
+        self._roster.leave_out_unread(self._groups.processes())
         self._hear_others()
         if self._wants_stop is not None:
             self._pass_on_stop()
-        elements = list(self._elements().values())
+        elements = list(self._roster.elements.values())
         if not self.up.is_set() and all(e.ran or e.phase == "halted" for e in elements):
             if not self._resume:
                 self._folder.be_latest()
@@ -324,15 +298,6 @@ class Supervisor:
         calm = all(e.phase in ("running", "halted", "ended") and e.recovery is None for e in elements)
         if calm and self.up.is_set() and self._wants_stop is None:
             self.drivers.keep_spare()
-
-    def _let_replicas_go(self) -> None:
-        """End the replicas that are still at work when all that reads from them has ended."""
-        replicas = self._groups.processes()
-        others = [process for name, process in self._processes.items() if name not in replicas]
-        if replicas and not any(process.open or process.halted for process in others):
-            for name in replicas:
-                if self._processes[name].open:
-                    self._processes[name].leave_out()
 
     def _replace(self, process: ProcessState) -> None:
         process.driver, spare = self.drivers.replacement(process.master)
@@ -367,11 +332,8 @@ class Supervisor:
         if stop is not None:
             self.stop(resume=stop == "resume")
         for region in self._requests.resets():
-            if self._wants_stop is None and self._regions.ask(region, self._elements()):
-                for process in self._processes.values():
-                    own = [n for n in process.halted if n in self._regions.elements(region)]
-                    if own:
-                        process.revive(own)
+            if self._wants_stop is None and self._regions.ask(region, self._roster.elements):
+                self._roster.revive(self._regions.elements(region))
 
     def _pass_on_stop(self) -> None:
         if self._regions.halted:
