@@ -18,8 +18,10 @@ nothing happens. Faults are said in words:
     host:1200                   of a supervised run, the driver and all it started die, and its pages go
     table:1200                  the table of a lookup changes
 
-Who is to die while a cut is read needs one: in the first life, what reads is held up until a cut is complete. Tasks
-read batches in a step of their own only if these are large; where they are to die in it, those of a few rows are.
+Who is to die while a cut is read needs one: in the first life, what reads is held up until a cut is complete. Who is
+to die when a batch was computed again needs one that no cut has: in the first life agents stand still at some time,
+for where batches are slow each may have been saved. Tasks read batches in a step of their own only if these are large;
+where they are to die in it, those of a few rows are.
 """
 
 from __future__ import annotations
@@ -129,6 +131,11 @@ class Case:
             if step.startswith("restore-"):
                 return rest.partition(":")[2]
         return None
+
+    @property
+    def computes_again(self) -> bool:
+        """Whether somebody dies when a batch was computed again."""
+        return any((life.crash_at or "").startswith("computed-again") for life in self.lives)
 
     @property
     def attempts(self) -> int:
@@ -322,8 +329,8 @@ def _for_step(topology: str, step: str) -> str:
 
 
 def _middle(topology: str) -> int:
-    """Return a batch in the middle of a run: Spark makes one of each file, so there are 24 of them, and else 120."""
-    return 12 if topology == "spark" else 60
+    """Return a batch well within a run: Spark makes one of each file, so there are 24 of them, and else 120."""
+    return 16 if topology == "spark" else 60
 
 
 CASES: Sequence[Case] = tuple(
