@@ -59,6 +59,11 @@ class Life:
         return (self.crash_at or "").partition(":")[0] in ("read", "shared")
 
     @property
+    def others_first(self) -> bool:
+        """Whether a worker or an agent is to die at a step of its own, before a driver does."""
+        return any(fault.startswith(("worker@", "agent@")) for fault in self.faults)
+
+    @property
     def traps(self) -> tuple[tuple[str, int], ...]:
         """What happens at which tuple."""
         parted = (fault.partition(":") for fault in self.faults if "@" not in fault and ":" in fault)

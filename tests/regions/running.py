@@ -102,6 +102,9 @@ class Running:
     def _traps(self, life: Life) -> tuple[Trap, ...]:
         paths = {"store-down": "store", "store-up": "store", "table": ""}
         paths |= {what: f"{what}-done" for what in ("host", "server-down", "server-up")}
+        if life.others_first:
+            # Elements that are behind must have come to it.
+            paths["driver"] = f"life-{self.case.lives.index(life)}/crashed"
         traps = [
             Trap(seq, what, str(self.work / paths[what]) if what in paths else "") for what, seq in life.traps
         ]

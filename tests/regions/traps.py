@@ -130,6 +130,8 @@ def _kill_jvm(trap: Trap) -> None:
 
 
 def _kill_driver(trap: Trap) -> None:
+    if trap.path:
+        _wait(trap)
     _driver().kill()
 
 
