@@ -140,6 +140,8 @@ class _Soaking:
             f"{self.load.name}: killed {shown}; back after {away:.1f} s; nothing lost, nothing doubled; "
             f"{'nothing' if not growing else ', '.join(growing)} grew"
         )
+        for name, (was, now) in medians(samples).items():
+            self.report(f"    {name}: {was:,.0f} in the second third, {now:,.0f} in the last")
         return {
             "crashes": dict(crashes),
             "recoveries": len(back),
@@ -222,20 +224,28 @@ def _descriptors(process: psutil.Process) -> int:
 
 
 def grown(samples: Sequence[Sample]) -> list[str]:
-    """Name what is more in the last third of the time than in the third before it; at first everything is.
+    """Name what is more in the last third of the time than in the third before it; at first everything is."""
+    return [
+        f"{name} ({was:,.0f} to {now:,.0f})"
+        for name, (was, now) in medians(samples).items()
+        if now > _SHARE * was + _ROOM[name]
+    ]
+
+
+def medians(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
+    """Return what a run took in the middle third of the time and in the last, by quantity.
 
     A process that starts, or a spare beside it, takes some for a while, so it is the medians that are compared.
     """
     third = len(samples) // 3
     if not third:
-        return []
+        return {}
     before, last = samples[third : 2 * third], samples[2 * third :]
-    found = []
-    for name, room in _ROOM.items():
-        was, now = (middle([float(getattr(each, name)) for each in part]) for part in (before, last))
-        if now > _SHARE * was + room:
-            found.append(f"{name} ({was:,.0f} to {now:,.0f})")
-    return found
+
+    def median(name: str, part: Sequence[Sample]) -> float:
+        return middle([float(getattr(each, name)) for each in part])
+
+    return {name: (median(name, before), median(name, last)) for name in _ROOM}
 
 
 def main(arguments: Sequence[str]) -> int:

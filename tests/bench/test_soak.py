@@ -59,3 +59,4 @@ def test_some_seconds_of_it() -> None:
         assert found["crashes"]
         assert found["samples"]
     assert sum("nothing lost, nothing doubled" in line for line in heard) == 2
+    assert sum("in the second third" in line for line in heard) == 8

@@ -18,8 +18,10 @@ nothing happens. Faults are said in words:
     host:1200                   of a supervised run, the driver and all it started die, and its pages go
     table:1200                  the table of a lookup changes
 
-Who is to die while a cut is read needs one: in the first life, what reads is held up until a cut is complete. Tasks
-read batches in a step of their own only if these are large; where they are to die in it, those of a few rows are.
+Who is to die while a cut is read needs one: in the first life, what reads is held up until a cut is complete. Who is
+to die when a batch was computed again needs one that no cut has: in the first life agents stand still at some time,
+for where batches are slow each may have been saved. Tasks read batches in a step of their own only if these are large;
+where they are to die in it, those of a few rows are.
 """
 
 from __future__ import annotations
@@ -55,6 +57,11 @@ class Life:
     def reads_apart(self) -> bool:
         """Whether a worker dies in a step in which tasks read, and do no more."""
         return (self.crash_at or "").partition(":")[0] in ("read", "shared")
+
+    @property
+    def others_first(self) -> bool:
+        """Whether a worker or an agent is to die at a step of its own, before a driver does."""
+        return any(fault.startswith(("worker@", "agent@")) for fault in self.faults)
 
     @property
     def traps(self) -> tuple[tuple[str, int], ...]:
@@ -131,6 +138,11 @@ class Case:
         return None
 
     @property
+    def computes_again(self) -> bool:
+        """Whether somebody dies when a batch was computed again."""
+        return any((life.crash_at or "").startswith("computed-again") for life in self.lives)
+
+    @property
     def attempts(self) -> int:
         """How many attempts are made to bring a region back before it is halted."""
         return 1 if any("region-halted" in fault for life in self.lives for fault in life.faults) else 5
@@ -190,9 +202,8 @@ def _matrix() -> Iterator[Case]:
             life("error:1900", wiped=True),
         )
         yield Case(topology, again, "each", "700ms")
-        yield Case(
-            topology, (life("driver@recorded:60", wiped=True), life("driver@computed-again:*", wiped=True))
-        )
+        recorded = f"driver@recorded:{_middle(topology)}"
+        yield Case(topology, (life(recorded, wiped=True), life("driver@computed-again:*", wiped=True)))
     for topology, steps in zip(SOME, (DRIVER_STEPS,) * 3, strict=True):
         for step in steps:
             yield Case(topology, (life(f"driver@{step}:60"),))
@@ -320,6 +331,11 @@ def _for_step(topology: str, step: str) -> str:
     """Return a topology that comes by a step: it takes an operator with two windows to be between their values, and
     files whose rows take decoding to share that."""
     return {"between": "diamond", "shared": "byfile"}.get(step, topology)
+
+
+def _middle(topology: str) -> int:
+    """Return a batch well within a run: Spark makes one of each file, so there are 24 of them, and else 120."""
+    return 16 if topology == "spark" else 60
 
 
 CASES: Sequence[Case] = tuple(

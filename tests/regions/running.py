@@ -17,7 +17,7 @@ from tests.regions.cases import Case, Life
 from tests.regions.making import BATCH
 from tests.regions.sinks import KINDS, Place, Row
 from tests.regions.topologies import TOPOLOGIES
-from tests.regions.traps import Trap, end, put_back, sprung, take_away
+from tests.regions.traps import Trap, end, kill_stopped, put_back, sprung, take_away
 from tests.runtime.checkpointing.leaving import lines_so_far, lose_host
 from tests.runtime.harness import Programs, only_run, page_folder, wait_until
 from tests.services.redis import Redis
@@ -32,6 +32,8 @@ OPTIONS: Mapping[str, Any] = {"batch_rows": BATCH, "buckets": 4, "parallelism": 
 CLUSTER = "local-cluster[1,2,1024]"
 # From here on what reads is held up until there is a cut, where one is to be read.
 HELD_UP_FROM = 400
+# From here on nothing is saved, where a batch is to be computed again.
+STILL_FROM = 1000
 # These are told when what is gone is brought back.
 BACK = {"restored", "computed again", "gone back"}
 
@@ -65,6 +67,7 @@ class Running:
                     self._apart(life, self.work / f"life-{number}")
                 else:
                     self._here(life)
+            kill_stopped(self.work / "stopped")
             for trap in self._traps(life):
                 assert sprung(self.work / "markers", trap), f"{trap} did not happen"
                 end(self.work / "markers", trap)
@@ -99,11 +102,16 @@ class Running:
     def _traps(self, life: Life) -> tuple[Trap, ...]:
         paths = {"store-down": "store", "store-up": "store", "table": ""}
         paths |= {what: f"{what}-done" for what in ("host", "server-down", "server-up")}
+        if life.others_first:
+            # Elements that are behind must have come to it.
+            paths["driver"] = f"life-{self.case.lives.index(life)}/crashed"
         traps = [
             Trap(seq, what, str(self.work / paths[what]) if what in paths else "") for what, seq in life.traps
         ]
         if life is self.case.lives[0] and self.case.restored is not None:
             traps.insert(0, Trap(HELD_UP_FROM, "cut", str(self.work / "runs"), self.case.restored))
+        if life is self.case.lives[0] and self.case.computes_again:
+            traps.append(Trap(STILL_FROM, "still", str(self.work / "stopped")))
         return tuple(traps)
 
     @property

@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 120.0
 # How long a batch is held up: files that gather rows are written between batches.
 _BATCH_HELD_UP_SECONDS = 0.25
 # These happen with each batch from their tuple on.
-_LASTING = ("error", "cut")
+_LASTING = ("error", "cut", "still")
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,8 @@ def _kill_jvm(trap: Trap) -> None:
 
 
 def _kill_driver(trap: Trap) -> None:
+    if trap.path:
+        _wait(trap)
     _driver().kill()
 
 
@@ -145,10 +147,34 @@ def _kill_supervisor(trap: Trap) -> None:
     supervisor.kill()
 
 
+def _agents() -> list[psutil.Process]:
+    return [p for p in _driver().children() if _is_agent(p)]
+
+
+def _is_agent(process: psutil.Process) -> bool:
+    return "riprap.runtime.agent" in " ".join(process.cmdline())
+
+
 def _kill_agent(trap: Trap) -> None:
-    for process in _driver().children():
-        if "riprap.runtime.agent" in " ".join(process.cmdline()):
-            process.kill()
+    for process in _agents():
+        process.kill()
+
+
+def _stop_agent(trap: Trap) -> None:
+    """Let the agent stand still, and write down its number."""
+    for process in _agents():
+        with Path(trap.path).open("a") as stopped:
+            stopped.write(f"{process.pid}\n")
+        process.suspend()
+
+
+def kill_stopped(path: Path) -> None:
+    """Kill the agents that stand still, which would keep what they save from whoever comes after."""
+    for pid in set(path.read_text().split()) if path.exists() else ():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(int(pid))
+            if process.status() == psutil.STATUS_STOPPED and _is_agent(process):
+                process.kill()
 
 
 def _store_down(trap: Trap) -> None:
@@ -194,6 +220,7 @@ SPRINGS: dict[str, Callable[[Trap], Any]] = {
     "driver+jvm": _kill_driver_and_jvm,
     "supervisor": _kill_supervisor,
     "agent": _kill_agent,
+    "still": _stop_agent,
     "store-down": _store_down,
     "store-up": _store_up,
     "executor": _kill_jvm,
