@@ -399,17 +399,19 @@ def test_only_what_is_there_is_skipped(home: Path) -> None:
     assert opened(home, "a").skip(5, 12) == len(between(a.rows, 5, 10))
 
 
-def test_an_end_counts_as_soon_as_one_has_come_to_it(home: Path) -> None:
+def test_an_end_counts_as_soon_as_one_has_come_to_it_unless_another_is_beyond(home: Path) -> None:
     rows = truth()
     a, b = (Replica(home, letter, rows) for letter in "ab")
-    a.write(30)
+    a.write(20)
     b.write(20)
     b.writer.finish()
-
     assert (opened(home).ended, opened(home).frontier) == (True, 20)
     assert (opened(home, "a").ended, opened(home, "b").ended) == (False, True)
     assert opened(home, "b").newest is not None
     assert read(opened(home, "b"), 9, 99) == between(rows, 9, 20), "nothing comes beyond"
+    # A run that was taken up in one process: there is more input by now, and b does not run.
+    a.write(30)
+    assert (opened(home).ended, opened(home).frontier) == (False, 30)
 
 
 def test_damage_and_what_is_missing_are_errors(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,7 +146,7 @@ class Copy:
     def peers(self) -> list[Peer]:
         return peers_of(self.plan, LETTERS, self.site_of, self.run / "elements")
 
-    def come_back(self, back: WayBack = "peer") -> None:
+    def come_back(self, back: WayBack = "peer", *, active: bool = True) -> None:
         """Start again, as a process does."""
         self.open()
         ReturningReplica(
@@ -157,7 +158,7 @@ class Copy:
             back=back,
             clock=lambda: 7.0,
             tell=lambda event, **more: self.told.append({"event": event, **more}),
-        ).take_from(self.peers())
+        ).take_from(self.peers(), active=active)
 
     def logs(self, channel: int = 0) -> list[tuple[int, int]]:
         """List its logs in one of the two channels: number, and how far each is."""
@@ -459,3 +460,35 @@ def test_with_nothing(pair: tuple[Copy, Copy]) -> None:
     b.compute(50)
     assert b.state == numbers(43, 50)
     assert b.read(42, 50) == numbers(43, 50)
+
+
+def test_who_has_lost_its_memory_goes_back_to_one_that_is_behind(tmp_path: Path) -> None:
+    a, b = Copy(tmp_path, "a"), Copy(tmp_path, "b")
+    a.compute(4)
+    a.compute(7, hand_over=False)
+    b.compute(5)
+    a.lose_memory()
+    a.come_back()
+    assert a.state == numbers(0, 5)
+    assert a.newest.sources[ROOT] == (7, 5)
+    a.compute(9)
+    assert a.state == numbers(0, 9)
+    # Its first log ends where its results did, and nobody takes the other for one from the beginning.
+    assert a.logs() == [(0, 4), (1, 9)]
+    assert a.read(5, 9) == numbers(6, 9)
+
+
+def test_who_has_nothing_to_go_on_from_waits_for_the_active_one(tmp_path: Path) -> None:
+    a, b = Copy(tmp_path, "a"), Copy(tmp_path, "b")
+    for copy in (a, b):
+        copy.compute(4)
+    (name,) = a.newest.manifests[0].pages[SLOT]
+    saved = a.site.find_page(name)
+    for copy in (a, b):
+        copy.lose_memory()
+    restoring = threading.Timer(0.3, lambda: a.site.pages.write(name, saved))
+    restoring.start()
+    b.come_back(active=False)
+    restoring.join()
+    assert b.state == numbers(0, 4)
+    assert [event["event"] for event in b.told] == ["state taken"]

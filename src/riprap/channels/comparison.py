@@ -186,7 +186,7 @@ class LogComparison:
                 first.frontier
                 if near
                 else BEGIN
-                if first.batch == 0
+                if first.batch == 0 and log.start == BEGIN
                 else ChannelReader(log.folder, COMPARED).start
             )
         except (ChannelError, FileNotFoundError):

@@ -181,8 +181,9 @@ class ChannelWriter:
     @property
     def acknowledged(self) -> int | None:
         """The frontier up to which all readers that count are done, None if one of them has not begun."""
-        counting = filter(self._counts, self._readers)
-        done = [Notes.find(self._notes, reader).acknowledged for reader in counting]
+        # In this order: one that counts from now on needs no more than those that count have let go of by now.
+        noted = {reader: Notes.find(self._notes, reader).acknowledged for reader in self._readers}
+        done = [acknowledged for reader, acknowledged in noted.items() if self._counts(reader)]
         if None in done:
             return None
         return min((frontier for frontier in done if frontier is not None), default=self.frontier)

@@ -186,6 +186,12 @@ class ChannelReader:
         if frontier > _low(notes.acknowledged):
             dataclasses.replace(notes, acknowledged=int(frontier)).save(self._notes, self._reader)
 
+    def withdraw(self, frontier: int) -> None:
+        """Take back that rows beyond a frontier are not needed any more."""
+        notes = Notes.find(self._notes, self._reader)
+        if notes.acknowledged is not None and notes.acknowledged > frontier:
+            dataclasses.replace(notes, acknowledged=int(frontier)).save(self._notes, self._reader)
+
     @property
     def lost(self) -> int:
         """How many tuples it has left out for good."""

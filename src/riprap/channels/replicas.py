@@ -88,7 +88,9 @@ def forget_logs(channel: Path, letter: str, acknowledged: int | None) -> None:
     own = [log for log in list_logs(channel) if log.letter == letter]
     for log in own[:-1]:
         if acknowledged is not None and log.frontier <= acknowledged:
-            shutil.rmtree(log.folder, ignore_errors=True)
+            # Under its name it would have holes for a while.
+            gone = log.folder.rename(log.folder.with_name(f".{log.folder.name}"))
+            shutil.rmtree(gone, ignore_errors=True)
 
 
 class ReplicatedReader:
@@ -112,9 +114,9 @@ class ReplicatedReader:
 
     @property
     def _foremost(self) -> ChannelReader | None:
-        """The log that is further than others, an end that is reached before all."""
+        """The log that is further than others, of two that have come as far one that has ended."""
         opened = [(self._open(log), log.frontier) for log in self._newest()]
-        return max(opened, key=lambda each: (each[0].ended, each[1]))[0] if opened else None
+        return max(opened, key=lambda each: (each[1], each[0].ended))[0] if opened else None
 
     def chosen(self, after: int | None) -> ReplicaLog | None:
         """Return the log in which to go on after a frontier, None if there is none yet."""
@@ -191,6 +193,12 @@ class ReplicatedReader:
         """Note that rows up to a frontier are never needed again, of any log; less than before changes nothing."""
         notes = Notes.find(self._folder, self._reader)
         if notes.acknowledged is None or frontier > notes.acknowledged:
+            replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
+
+    def withdraw(self, frontier: int) -> None:
+        """Take back that rows beyond a frontier are not needed any more."""
+        notes = Notes.find(self._folder, self._reader)
+        if notes.acknowledged is not None and notes.acknowledged > frontier:
             replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
 
     @property

@@ -162,7 +162,9 @@ class Crew:
     def _prepare(self, plan: Plan, *, resume: bool) -> Element:
         site = self._housing.site(plan.name, self._launch.home(plan))
         # A process may have died after the first batch, and before anybody knew that the element had started.
-        resumed = resume or any(batch >= 0 for batch in site.ledger.batches())
+        # A replica has others to come back from, though it has never begun.
+        returns = plan.replica is not None and not plan.replays
+        resumed = resume or returns or any(batch >= 0 for batch in site.ledger.batches())
         options = self._options.get(plan.name, self._launch.options)
         launch = replace(self._launch, resume=resumed, options=options)
         return launch.prepare(plan, site, lambda: self._peers(plan))

@@ -224,7 +224,7 @@ class ReplicaChoice:
 
     def _plain(self, group: str, channel: ChannelPlan, start: Offset) -> tuple[int, str]:
         switch, at = read_switch(self._folder, group), start[channel.root]
-        epoch = start[ACTIVE].get(group, (1, ""))[0]
+        epoch = min(start[ACTIVE].get(group, (1, ""))[0], switch.epoch)
         while (limit := switch.counts_up_to(epoch)) is not None and _low(at) >= limit:
             epoch += 1
             since = switch.epochs[epoch - 1].since

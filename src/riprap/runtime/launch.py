@@ -29,6 +29,7 @@ from riprap.runtime.outflow import Outflow
 from riprap.runtime.settings import Setting, save_setting
 from riprap.runtime.site import EXECUTOR, Site
 from riprap.runtime.spark_log import SparkLog
+from riprap.runtime.switch import read_switch
 from riprap.runtime.task import save_plan
 
 
@@ -93,7 +94,7 @@ class Launch:
                     back=group.back,
                     clock=self.options.clock,
                     tell=tell,
-                ).take_from(peers())
+                ).take_from(peers(), active=read_switch(self.folder.path, group.name).active == plan.replica)
             if not plan.replays:
                 self.recovery(plan, site).run()
         else:

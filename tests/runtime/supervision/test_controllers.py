@@ -222,7 +222,7 @@ class StandIn:
         self.halted = False
         self.ready = {"cores": 1}
         self.unheard = 0.0
-        self.heard = self.began = time.monotonic()
+        self.heard = self.answered = self.began = time.monotonic()
         self.ended = 0
         self.told: list[tuple[str, str]] = []
         self.link = SimpleNamespace(send=lambda what, element="", **_: self.told.append((what, element)))
@@ -362,7 +362,7 @@ def test_a_hung_element_of_a_region_ends_its_process_for_the_others(
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 31.0)
     supervisor._regions._clock = time.monotonic
-    driver.heard = now + 31.0
+    driver.heard = driver.answered = now + 31.0
     supervisor._look()
     assert decided(supervisor) == ["RetryQuery", "HaltRegion", "RestartProcess"]
     assert driver.ended == 1

@@ -50,7 +50,12 @@ def test_what_does_not_start_in_time_is_stuck(tmp_path: Path, monkeypatch: pytes
     ended: list[bool] = []
     now = time.monotonic()
     driver: Any = SimpleNamespace(
-        halted=False, ready={"cores": 1}, heard=now + 1e6, began=now, end=lambda: ended.append(True)
+        halted=False,
+        ready={"cores": 1},
+        heard=now + 1e6,
+        answered=now + 1e6,
+        began=now,
+        end=lambda: ended.append(True),
     )
     process.driver = driver
     element.start()

@@ -26,6 +26,7 @@ from riprap.channels.segment import BEGIN
 from riprap.compiler import Plan
 from riprap.errors import MissingPageError
 from riprap.graph.replicas import WayBack, copy_name, split_copy_name
+from riprap.runtime.backlog import results_gone
 from riprap.runtime.checkpointing.recovery import state_pages
 from riprap.runtime.crash import reach
 from riprap.runtime.delivery import Delivery
@@ -36,6 +37,9 @@ from riprap.state.ledger import BatchRecord, Manifest, page_name
 
 # A peer that goes on collects pages while they are linked; its newest record has others by then.
 _TRIES = 5
+# The active replica, of which the others come back if nobody has anything, restores its checkpoints in that time.
+_WAIT_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +96,24 @@ class ReturningReplica:
     clock: Callable[[], float]
     tell: Tell
 
-    def take_from(self, peers: list[Peer]) -> None:
-        """Take the state of the peer that is most ahead, if that is better than what there is."""
+    def take_from(self, peers: list[Peer], *, active: bool) -> None:
+        """Take the state of the peer that is most ahead, if that is better than what there is.
+
+        Who is ``active`` and has nothing to go on from begins by itself; the others wait for it.
+        """
         own = self._own()
+        if not active:
+            self._await(peers, own)
         for _ in range(_TRIES):
             ahead = self._most_ahead(peers, own)
             if ahead is None:
                 return
             peer, record = ahead
+            if own is not None and _frontier(record) < _frontier(own):
+                # What it has read once more must be kept for it, before anybody who is ahead of that lets go of it.
+                for stream in self.plan.inlets:
+                    Inlets(self.plan, self.run).reader(stream).withdraw(_frontier(record))
+                peer, record = self._most_ahead(peers, own) or ahead
             began = time.monotonic()
             try:
                 manifests = () if self.back == "empty" else self._linked(peer, record, self._next(own))
@@ -116,6 +130,27 @@ class ReturningReplica:
                 seconds=round(time.monotonic() - began, 6),
             )
             return
+
+    def _await(self, peers: list[Peer], own: BatchRecord | None) -> None:
+        """Wait a while for a peer that is whole, where there is nothing else to go on from."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        lost = not self._can_begin() if own is None else not (self._is_sound(own) and self._can_go_on(own))
+        while lost and peers and not self.plan.replays and time.monotonic() < deadline:
+            newest = [(peer, record) for peer in peers if (record := peer.newest()) is not None]
+            if any(_is_whole(peer.site, record) for peer, record in newest):
+                return
+            time.sleep(_LOOK_SECONDS)
+
+    def _can_begin(self) -> bool:
+        """Say whether all input since the beginning is there."""
+        inlets = Inlets(self.plan, self.run)
+        return all(inlets.reader(stream).begins <= BEGIN for stream in self.plan.inlets)
+
+    def _is_sound(self, own: BatchRecord) -> bool:
+        """Say whether its state is there, and all results that its logs may lack."""
+        handed, ledger = Delivery(self.home).batch, self.site.ledger
+        waiting = (ledger.get(batch) for batch in ledger.batches() if batch > handed)
+        return _is_whole(self.site, own) and not any(results_gone(self.site, record) for record in waiting)
 
     def _own(self) -> BatchRecord | None:
         batches = self.site.ledger.batches()
@@ -135,9 +170,8 @@ class ReturningReplica:
         if own is None or _frontier(record) > _frontier(own):
             own_will_do = own is not None and self.back == "own" and self._can_go_on(own)
             return None if own_will_do else (peer, record)
-        # Of two that have come as far, the other is worth it only to who has nothing.
-        level = _frontier(record) == _frontier(own)
-        return (peer, record) if level and not _is_whole(self.site, own) else None
+        # One that is not ahead is worth it only to who has lost something, and cannot compute it again by itself.
+        return None if self.plan.replays or self._is_sound(own) else (peer, record)
 
     def _can_go_on(self, own: BatchRecord) -> bool:
         """Say whether its state is there, and all input since: for one that was out none is kept."""

@@ -57,10 +57,12 @@ class ReplicaGroups:
         self,
         layout: Layout,
         folder: RunFolder,
+        processes: Mapping[str, ProcessState],
         wall_clock: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
+        self._processes = processes
         self._clock, self._wall_clock = clock, wall_clock
         self._looked = 0.0
         self._states: dict[str, _GroupState] = {}
@@ -91,14 +93,12 @@ class ReplicaGroups:
                 state.switch = state.switch.including(letter)
                 self._write(state)
 
-    def lost(
-        self, process: str, cause: str, detect: float, processes: Mapping[str, ProcessState], *, gone: bool
-    ) -> None:
+    def lost(self, process: str, cause: str, detect: float, *, gone: bool) -> None:
         """Let another replica take over from one whose process has failed; if that is ``gone``, it has to come back."""
         if process not in self._letters:
             return
         state, letter = self._letters[process]
-        others = self._lively(state, processes) - {letter}
+        others = self._lively(state) - {letter}
         if gone and others and state.group.back != "own" and letter not in state.switch.out:
             state.switch = state.switch.without(letter)
             if state.group.failover == "ahead" or letter != state.switch.active:
@@ -106,38 +106,36 @@ class ReplicaGroups:
         if letter == state.switch.active:
             self._switch(state, others, cause, detect)
 
-    def look(self, processes: Mapping[str, ProcessState]) -> None:
+    def look(self) -> None:
         """See who is silent or behind, and who was taken for lost and is not."""
         now = self._clock()
         if now - self._looked < _LOOK_SECONDS:
             return
         self._looked = now
         for state in self._states.values():
-            self._look_at(state, processes, now)
+            self._look_at(state, now)
 
-    def _look_at(self, state: _GroupState, processes: Mapping[str, ProcessState], now: float) -> None:
+    def _look_at(self, state: _GroupState, now: float) -> None:
         group, active = state.group, state.switch.active
-        for letter in sorted(state.suspects.keys() & self._lively(state, processes)):
+        for letter in sorted(state.suspects.keys() & self._lively(state)):
             position = state.suspects[letter]
             if position is None or state.position(letter) > position:
                 del state.suspects[letter]
                 self._folder.event("false alarm", group=group.name, replica=letter, active=active)
         if group.failover == "ahead":
             return
-        process = processes[group.process(active)]
-        quiet = now - process.driver.heard if process.driver is not None and process.driver.ready else None
-        others = self._lively(state, processes) - {active}
-        if active not in self._lively(state, processes):
+        driver, others = self._processes[group.process(active)].driver, self._lively(state) - {active}
+        if active not in self._lively(state):
+            quiet = now - driver.heard if driver is not None and driver.ready else None
             if quiet is not None and quiet > group.detect and others:
                 state.suspects[active] = None
                 self._switch(state, others, f"replica {active} has been silent for {quiet:.2f} s", quiet)
-            elif quiet is None and others and process.was_ready:
+                return
+            if quiet is None and self._processes[group.process(active)].was_ready:
                 self._switch(state, others, f"replica {active} is not there", 0.0)
-            return
-        if any(element.fresh for element in process.elements.values()):
-            # Its first batch takes long.
-            return
-        behind = self._behind(state, others, now)
+                return
+        # Also of one that is being started again; but the first batch of all takes long.
+        behind = self._behind(state, others, now) if state.position(active) != BEGIN else 0.0
         if behind > group.detect:
             state.suspects[active] = state.position(active)
             self._switch(
@@ -182,29 +180,50 @@ class ReplicaGroups:
             since=position[active],
         )
 
-    def _lively(self, state: _GroupState, processes: Mapping[str, ProcessState]) -> set[str]:
+    def _lively(self, state: _GroupState) -> set[str]:
         """Return the replicas that compute, as far as one knows."""
         now, lively = self._clock(), set()
         for letter in state.group.letters:
-            process = processes[state.group.process(letter)]
-            if process.driver is None or not process.told or letter in state.given_up:
+            process = self._processes[state.group.process(letter)]
+            if letter in state.given_up:
+                continue
+            if all(element.phase == "ended" for element in process.elements.values()):
+                # All its results are there, whatever becomes of its process.
+                lively.add(letter)
+            if process.driver is None or not process.told:
                 continue
             well = all(element.phase in ("running", "ended") for element in process.elements.values())
             if well and now - process.driver.heard <= state.group.detect:
                 lively.add(letter)
         return lively
 
-    def can_do_without(self, process: str, processes: Mapping[str, ProcessState]) -> bool:
+    def can_do_without(self, process: str) -> bool:
         """Say whether the run can go on without a process: it is a replica, and another computes."""
         if process not in self._letters:
             return False
         state, letter = self._letters[process]
-        return bool(self._lively(state, processes) - {letter})
+        return bool(self._remaining(state) - {letter})
+
+    def _remaining(self, state: _GroupState) -> set[str]:
+        """Return the replicas that compute, or are ready to begin with the run."""
+        drivers = {
+            letter: self._processes[state.group.process(letter)].driver for letter in state.group.letters
+        }
+        ready = {
+            letter
+            for letter, driver in drivers.items()
+            if driver is not None
+            and driver.ready
+            and not self._processes[state.group.process(letter)].was_ready
+        }
+        return (self._lively(state) | ready) - state.given_up
 
     def give_up(self, process: str, cause: str) -> None:
         """Note that a replica is not to come back in this run of the supervisor."""
         state, letter = self._letters[process]
         state.given_up.add(letter)
+        if letter == state.switch.active:
+            self._switch(state, self._remaining(state), cause, 0.0)
         if letter not in state.switch.out:
             state.switch = state.switch.without(letter)
             self._write(state)

@@ -23,6 +23,9 @@ from riprap.runtime.supervision.journal import Recovered
 from riprap.runtime.supervision.process import DriverProcess
 from riprap.stage.plan import Layout
 
+# Who has said nothing for so long does not do what it is told.
+_SHORT_SECONDS = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
@@ -160,8 +163,9 @@ class ProcessState:
         for element in self.open.values():
             element.phase, element.retry_at, element.recovery = "ended", None, None
         self.restart_at = None
-        if self.driver is not None and self.driver.ready:
-            self.driver.halt()
+        now, driver = time.monotonic(), self.driver
+        if driver is not None and driver.ready and now - min(driver.heard, driver.answered) < _SHORT_SECONDS:
+            driver.halt()
         elif self.driver is not None:
             self.driver.end()
             self.driver = None

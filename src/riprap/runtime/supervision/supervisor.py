@@ -79,17 +79,17 @@ class Supervisor:
         layout = compile_graph(graph, buckets=1, tasks=1)
         fresh = conditions.options.fresh
         self._regions = RegionControllers(layout, folder, resume=resume, fresh=fresh)
-        self._groups = ReplicaGroups(layout, folder, self._clock)
-        self._divergence = Divergence(folder.path, layout, folder.event)
         self._roster = Roster.of(layout, conditions.options.master, self._regions.halted)
         self._processes = self._roster.processes
+        self._groups = ReplicaGroups(layout, folder, self._processes, self._clock)
+        self._divergence = Divergence(folder.path, layout, folder.event)
         self._requests = Requests(folder)
         self._orders = Orders(graph, conditions.options, folder, housing, changes, resume=resume)
 
     @property
     def elements(self) -> list[str]:
         """The processing elements by name."""
-        return list(self._roster.elements)
+        return [*self._roster.elements]
 
     @property
     def halted(self) -> dict[str, str]:
@@ -149,7 +149,7 @@ class Supervisor:
         owner = self._roster.owner(driver)
         if owner is not None and owner[1].open and not self._wants_halt:
             cause = f"process '{owner[0]}' is gone"
-            self._groups.lost(owner[0], cause, driver.unheard, self._processes, gone=True)
+            self._groups.lost(owner[0], cause, driver.unheard, gone=True)
 
     def _gone(self, driver: DriverProcess) -> None:
         owner = self._roster.owner(driver)
@@ -201,7 +201,7 @@ class Supervisor:
 
     def _look(self) -> None:
         if self._wants_stop is None:
-            self._groups.look(self._processes)
+            self._groups.look()
         for failure, seconds in silences(self._processes, self._patience, time.monotonic(), self._clock):
             self._decide(failure, seconds)
         for late in self._regions.look(self._roster.elements, self._clock()):
@@ -218,18 +218,18 @@ class Supervisor:
         """Decide about a failure; where a region of it is halted, decide about what else it has struck."""
         process, further = self._processes[failure.process], False
         gone = not isinstance(failure, QueryFailed | HostLost)
-        self._groups.lost(failure.process, describe(failure), detect, self._processes, gone=gone)
+        self._groups.lost(failure.process, describe(failure), detect, gone=gone)
         while True:
             # A run that is to stop waits for nobody to reset a region.
             struck = self._regions.struck(failure, process.open) if self._wants_stop is None else ()
             action = decide(failure, self._patience, self._history, struck)
-            if isinstance(action, GiveUp) and self._groups.can_do_without(failure.process, self._processes):
+            if isinstance(action, GiveUp | HaltRegion) and self._groups.can_do_without(failure.process):
                 action = LeaveOut(process=failure.process, error=action.error, reason=action.reason)
             decision = Decision(failure, action)
             self._history.append(decision)
             note_decision(self._folder, decision, further=further)
             if not isinstance(action, HaltRegion):
-                if struck and not isinstance(action, GiveUp):
+                if struck and not isinstance(action, GiveUp | LeaveOut):
                     self._regions.begin_attempts(failure, process.open)
                 self._carry_out(action, type(failure).__name__, detect)
                 return
@@ -289,8 +289,8 @@ class Supervisor:
         self._hear_others()
         if self._wants_stop is not None:
             self._pass_on_stop()
-        elements = list(self._roster.elements.values())
-        if not self.up.is_set() and all(e.ran or e.phase == "halted" for e in elements):
+        elements = self._roster.elements.values()
+        if not self.up.is_set() and all(e.ran or e.phase in ("halted", "ended") for e in elements):
             if not self._resume:
                 self._folder.be_latest()
             self.was_up = True
@@ -309,7 +309,7 @@ class Supervisor:
         """Start elements in processes that have Spark; the first time, when all of them have."""
         ready = [p for p in self._processes.values() if p.driver is not None and p.driver.ready]
         if not self.ready.is_set():
-            if len(ready) < len(self._processes):
+            if len(ready) < sum(bool(p.open or p.halted) for p in self._processes.values()):
                 return
             self._orders.settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
             self._regions.begin()
