@@ -272,7 +272,7 @@ def test_a_region_is_halted_beside_others_of_its_process_and_reset(
     # Late words of what is halted change nothing.
     fail(supervisor, driver, "element1")
     supervisor._hear(driver, {"say": "started", "element": "element1", "batch": 6, "restore": 0.0, "lost": 0})
-    phases = {n: e.phase for n, e in supervisor._elements().items()}
+    phases = {n: e.phase for n, e in supervisor._roster.elements.items()}
     assert phases == {"element0": "halted", "element1": "halted", "element2": "running"}
     assert (driver.ended, driver.halted, supervisor.error) == (0, False, None)
 
@@ -280,7 +280,7 @@ def test_a_region_is_halted_beside_others_of_its_process_and_reset(
     assert not supervisor._over(), "a run whose other parts have ended waits for the reset"
     ask_to_reset(tmp_path, "r")
     supervisor._hear_others()
-    assert {n: e.phase for n, e in supervisor._elements().items()} == {
+    assert {n: e.phase for n, e in supervisor._roster.elements.items()} == {
         "element0": "down",
         "element1": "down",
         "element2": "ended",
