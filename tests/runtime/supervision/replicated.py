@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +17,8 @@ from tests.runtime.supervision.watched import put_file
 import riprap as rr
 from riprap.runtime import Supervised
 from riprap.runtime.supervision.presence import find_presences
+from riprap.runtime.supervision.real_crashes import Killed, kill_host
+from riprap.runtime.switch import read_switch
 
 SINKS = ("by_caller", "by_callee")
 _PACE_SECONDS = 0.15
@@ -72,6 +76,29 @@ class Scene:
 
     def __init__(self, run: Supervised) -> None:
         self.run = run
+        self._deaths: Counter[str] = Counter()
+        self._elements: dict[str, set[str]] = {}
+
+    def replicas(self, group: str) -> tuple[str, str]:
+        """Name the processes of the active replica of a group, and of the other."""
+        active = read_switch(self.run.folder, group).active
+        return f"{group}~{active}", f"{group}~{'b' if active == 'a' else 'a'}"
+
+    def kill(self, process: str, victim: psutil.Process | None = None) -> None:
+        """Kill the driver of a process, or who else it cannot live without."""
+        self._note_death(process)
+        (victim or self.driver(process)).kill()
+
+    def lose_host(self, process: str) -> Killed:
+        """Kill all of a process, and wipe its memory."""
+        self._note_death(process)
+        return kill_host(self.run.folder, process)
+
+    def until_active(self, process: str) -> None:
+        """Wait until a replica is active."""
+        group, _, letter = process.partition("~")
+        self.until(lambda: read_switch(self.run.folder, group).active == letter)
+        self.until_told("failed over")
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in lines_of(self.run.folder / "events.jsonl") if event["event"] == kind]
@@ -86,14 +113,19 @@ class Scene:
         self.until(lambda: len(self.events(kind)) >= times)
         return self.events(kind)[-1]
 
-    def until_back(self, process: str, times: int = 1) -> None:
-        """Wait until all elements of a process have come back so often."""
-        elements = {name for p in find_presences(self.run.folder) if p.process == process for name in p.pages}
+    def until_back(self, process: str) -> None:
+        """Wait until all elements of a process have come back, as often as it has died."""
 
-        def back(name: str) -> bool:
-            return sum(r.element == name for r in self.run.recoveries()) >= times
+        def back(element: str) -> bool:
+            return sum(r.element == element for r in self.run.recoveries()) >= self._deaths[process]
 
-        self.until(lambda: elements and all(map(back, elements)))
+        self.until(lambda: all(map(back, self._elements[process])))
+
+    def _note_death(self, process: str) -> None:
+        self._deaths[process] += 1
+        if process not in self._elements:
+            (presence,) = [p for p in find_presences(self.run.folder) if p.process == process]
+            self._elements[process] = set(presence.pages)
 
     def until_further(self) -> None:
         """Wait until sinks have had some more."""
@@ -107,7 +139,10 @@ class Scene:
 
     def jvm(self, process: str) -> psutil.Process:
         """Return the JVM of a replica."""
-        (jvm,) = [
-            p for p in self.driver(process).children(recursive=True) if "SparkSubmit" in " ".join(p.cmdline())
-        ]
+        found = []
+        for child in self.driver(process).children(recursive=True):
+            # Others come and go.
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                found += [child] if "SparkSubmit" in " ".join(child.cmdline()) else []
+        (jvm,) = found
         return jvm
