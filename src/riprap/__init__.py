@@ -33,8 +33,8 @@ Windows, and when they put out
 Protection
     checkpoint          saved now and then, by itself
     autonomous          outside of consistent regions
-    consistent, eventual
-                        modelled and injected, not carried out yet
+    consistent          begins a region whose results count exactly once
+    eventual            modelled and injected, not carried out yet
 
 Run it
     RunOptions          what app.run(...) and riprap run take
