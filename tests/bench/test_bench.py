@@ -51,6 +51,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "latency": "latency",
         "model": "model",
         "regions": "regions",
+        "replicas": "replicas",
         "san": "san",
         "wafer": "wafer",
     }
