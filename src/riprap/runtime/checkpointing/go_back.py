@@ -69,7 +69,8 @@ class GoBack(RollForward):
             reach("forgotten", batch, self._element)
         kept = {batch: record for batch, record in records.items() if batch <= base}
         kept[base] = self._recovery.site.ledger.get(base)
-        self._collect(kept, base, before=newest + 2)
+        owed = {batch: self._owed(record) for batch, record in kept.items()}
+        self._collect(kept[base], owed, before=newest + 2)
         self._recovery.tell("gone back", element=self._element, batch=base, batches=newest - base)
 
 

@@ -118,14 +118,17 @@ class RollForward:
         began, rows = self._recovery.clock(), 0
         # Its state may have been brought back.
         records[base] = self._recovery.site.ledger.get(base)
+        # While batches are computed again nobody is given any: what is owed is worked out once.
+        owed = {number: self._owed(record) for number, record in records.items()}
         # What attempts that came to nothing have left, too: there must be room for what comes.
-        self._collect(records, base, before=newest + 2)
+        self._collect(records[base], owed, before=newest + 2)
         for batch in range(base + 1, newest + 1):
             answers = compute(records[batch])
             reach("computed-again", batch, self._element)
             rows += sum(a.activity[e.name].tuples_in for a in answers for e in self._recovery.plan.entries)
             records[batch] = self._put_on_record(records[batch], answers)
-            self._collect(records, batch, before=batch)
+            owed[batch] = self._owed(records[batch])
+            self._collect(records[batch], owed, before=batch)
         seconds = self._recovery.clock() - began
         self._recovery.tell(
             "computed again", element=self._element, batches=newest - base, tuples=rows, seconds=seconds
@@ -212,14 +215,14 @@ class RollForward:
                         if versions.manifest(number).batch > after:
                             versions.drop(number)
 
-    def _collect(self, records: Mapping[int, BatchRecord], batch: int, *, before: int) -> None:
+    def _owed(self, record: BatchRecord) -> set[str]:
+        """Return the pages of results that a sink or channel is still to get."""
+        outputs = (o for name, o in record.outputs.items() if not self._had(name, record.batch))
+        return {page for each in outputs for output in each for page in output.pages}
+
+    def _collect(self, record: BatchRecord, owed: Mapping[int, set[str]], *, before: int) -> None:
         """Remove the pages of batches before one that neither a batch's state nor a sink is in need of."""
-        site = self._recovery.site
-        wanted = records[batch].pages()
-        for record in records.values():
-            for name, outputs in record.outputs.items():
-                if not self._had(name, record.batch):
-                    wanted.update(*(output.pages for output in outputs))
+        site, wanted = self._recovery.site, record.pages().union(*owed.values())
         site.collect(lambda: wanted, before=page_prefix(epoch=site.ledger.epoch, batch=before))
 
     def _put_on_record(self, record: BatchRecord, answers: Sequence[Answer]) -> BatchRecord:
