@@ -93,5 +93,12 @@ class Notes:
         return [*ranges, (low, high)] if low < high else ranges
 
 
+def withdraw(folder: Path, reader: str, frontier: int) -> None:
+    """Take back that a reader is done with what comes after a frontier."""
+    notes = Notes.find(folder, reader)
+    if notes.acknowledged is not None and notes.acknowledged > frontier:
+        replace(notes, acknowledged=int(frontier)).save(folder, reader)
+
+
 def _path(folder: Path, reader: str) -> Path:
     return folder / _FOLDER / f"{quote(reader, safe='')}.json"

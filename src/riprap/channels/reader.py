@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.channels.folder import FINISHED, OLDER, Channel, list_segments, scan
-from riprap.channels.notes import Notes
+from riprap.channels.notes import Notes, withdraw
 from riprap.channels.segment import BEGIN, DATA, PUNCTUATION, BlockInfo, Footer, SegmentFile, SegmentName
 from riprap.channels.tags import FIRST_NUMBER, ROW
 from riprap.errors import ChannelError
@@ -188,9 +188,7 @@ class ChannelReader:
 
     def withdraw(self, frontier: int) -> None:
         """Take back that rows beyond a frontier are not needed any more."""
-        notes = Notes.find(self._notes, self._reader)
-        if notes.acknowledged is not None and notes.acknowledged > frontier:
-            dataclasses.replace(notes, acknowledged=int(frontier)).save(self._notes, self._reader)
+        withdraw(self._notes, self._reader, frontier)
 
     @property
     def lost(self) -> int:

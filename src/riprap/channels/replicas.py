@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from riprap.channels.folder import make_private, scan
-from riprap.channels.notes import Notes
+from riprap.channels.notes import Notes, withdraw
 from riprap.channels.reader import ChannelReader
 from riprap.channels.segment import BEGIN, Footer
 from riprap.errors import ChannelError
@@ -197,9 +197,7 @@ class ReplicatedReader:
 
     def withdraw(self, frontier: int) -> None:
         """Take back that rows beyond a frontier are not needed any more."""
-        notes = Notes.find(self._folder, self._reader)
-        if notes.acknowledged is not None and notes.acknowledged > frontier:
-            replace(notes, acknowledged=int(frontier)).save(self._folder, self._reader)
+        withdraw(self._folder, self._reader, frontier)
 
     @property
     def lost(self) -> int:
