@@ -74,9 +74,7 @@ class _Losing:
         plan, out, losses = self.plan, self.folder / "out", self.plan.losses
         events = int(plan.rate * (60 + _SECONDS_A_LOSS * losses))
         feed = make_feed(self.folder / "feed", events, rows_per_file=500_000, seed=plan.seed)
-        # A cut waits for files to be whole: with those of ten seconds, the default, there would be one in ten seconds.
-        sink = rr.parquet(out, roll="1s")
-        app = bargain(rr.files(list(map(str, feed.files)), rate=plan.rate), sink)
+        app = bargain(rr.files(list(map(str, feed.files)), rate=plan.rate), rr.parquet(out))
         graph = protected(app.graph(), rr.consistent(period=PERIOD) if plan.protecting else None)
         options = rr.RunOptions(
             master=f"local[2,{losses + 4}]",

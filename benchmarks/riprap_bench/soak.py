@@ -112,9 +112,11 @@ class _Soaking:
     report: Report
 
     def carry_out(self) -> dict[str, Any]:
-        graph = protected(self.load.graph(), rr.consistent(period=PERIOD) if self.plan.hosts else None)
         most = int(self.seconds / self.plan.pause[0]) + 10
-        # Crashes are meant here, however many. Spark counts the failures of a task that stays for as long as it does.
+        # Crashes are meant here, however many, also in a row before a region is back. Spark counts the failures of a
+        # task that stays for as long as it does.
+        terms = rr.consistent(period=PERIOD, max_consecutive_reset_attempts=most)
+        graph = protected(self.load.graph(), terms if self.plan.hosts else None)
         patience = Patience(restarts=most, retries=most, backoff=(0.0,))
         options = rr.RunOptions(
             master=f"local[2,{most}]",

@@ -97,7 +97,7 @@ class Words:
         self._seen: dict[Path, pa.Table] = {}
 
     def graph(self) -> Graph:
-        return wordcount(self._mails, rr.parquet(self._out, roll="1s")).graph()
+        return wordcount(self._mails, rr.parquet(self._out)).graph()
 
     def tick(self) -> None:
         self._write(make_mail(self._written + 1, seed=self._seed))

@@ -12,6 +12,7 @@ from tests.runtime.checkpointing.leaving import events, still_running
 from tests.runtime.harness import wait_until
 
 import riprap as rr
+from riprap.runtime import file_publisher
 from riprap.runtime.checkpointing.cut_log import CutLog
 from riprap.runtime.late_cuts import LateCuts
 
@@ -72,3 +73,22 @@ def test_a_file_is_written_early_for_a_cut_that_waits_for_it(spark: SparkSession
         found = [row["t"] for row in run.table("out").to_pylist()]
     assert found == [sum(range(max(0, n - 4), n + 1)) for n in range(len(found))]
     assert events(run.folder, "cut late")
+
+
+def test_a_file_whose_user_did_not_say_how_long_ends_with_each_cut(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_publisher, "_ROLL_SECONDS", 3600.0)
+    app = rr.Application("each_cut")
+    numbers = app.source("numbers", rr.rate(500), protect=rr.consistent(period="200ms", drain_timeout="1h"))
+    sums = app.aggregate("sums", numbers, window=rr.sliding(tuples=5), select="sum(value) as t")
+    app.sink("out", sums, rr.parquet(tmp_path / "out"))
+    options: dict[str, Any] = {"batch_rows": 50, "buckets": 2, "parallelism": 1, "trigger": "50ms"}
+    with app.run(spark=spark, runs=tmp_path / "runs", **options) as run:
+        wait_until(lambda: still_running(run) and len(CutLog(run.folder, "numbers").read()) >= 3)
+        run.stop()
+        found = [row["t"] for row in run.table("out").to_pylist()]
+    assert found == [sum(range(max(0, n - 4), n + 1)) for n in range(len(found))]
+    assert not events(run.folder, "cut late")
+    # Not every batch has a file of its own.
+    assert len(list((tmp_path / "out").glob("part-*"))) < len(found) / 50

@@ -19,6 +19,8 @@ from riprap.runtime.output_lease import OutputLease
 from riprap.state.durable_files import put_in_place
 from riprap.state.ledger import Output
 
+# Unless the user says: so long rows wait for their file.
+_ROLL_SECONDS = 10.0
 _PART = re.compile(r"part-(\d{10})-(\d{10})\.(parquet|csv|json)(\.gz)?")
 
 
@@ -86,7 +88,13 @@ class FilePublisher:
     @property
     def due(self) -> bool:
         """Whether rows have waited for their file for as long as they may."""
-        return bool(self._pending) and self._clock() - self._since >= self.connector.roll_seconds
+        roll = self.connector.roll_seconds
+        return bool(self._pending) and self._clock() - self._since >= (_ROLL_SECONDS if roll is None else roll)
+
+    @property
+    def yields(self) -> bool:
+        """Whether nobody said how long rows wait for their file, so that it is written when a cut needs it."""
+        return self.connector.roll_seconds is None
 
     def hurry(self) -> None:
         """Let what waits be due: somebody is in need of it."""

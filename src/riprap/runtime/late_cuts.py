@@ -2,7 +2,8 @@
 
     stored --every sink and channel has its batch--> complete
        |
-       '-- after the drain timeout: files that gather rows are written before their time, and it is told
+       '-- at once: files that gather rows for as long as they like are written
+       '-- after the drain timeout: those whose user said for how long are written before their time, and it is told
        '-- after twice that: the element fails, which counts as an attempt to bring its region back
 
 Until it is complete no other cut is begun, and all input since the one before it is kept.
@@ -11,7 +12,7 @@ Until it is complete no other cut is begun, and all input since the one before i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from riprap.adapters.retrying import Tell
@@ -55,6 +56,9 @@ class LateCuts:
     def look(self, cut: int) -> None:
         """Look at the newest cut that is stored: hurry who has not had all up to it, or raise an error."""
         late = [name for name, end in self._ends.items() if end.published < cut]
+        for file in self._files(late):
+            if file.yields:
+                file.hurry()
         if cut != self._cut or not late:
             self._cut, self._since, self._hurried = cut, self._clock(), False
             return
@@ -69,14 +73,16 @@ class LateCuts:
                 "drain_timeout="
             )
         self._hurried = True
-        for name in late:
-            end = self._ends[name]
-            if isinstance(end, FilePublisher):
-                end.hurry()
+        for file in self._files(late):
+            file.hurry()
         message = (
             f"{what} has not had all up to it. Files are written before their time; input is kept meanwhile"
         )
         self._tell("cut late", element=self._element, batch=cut, message=message)
+
+    def _files(self, names: Iterable[str]) -> list[FilePublisher]:
+        ends = (self._ends[name] for name in names)
+        return [end for end in ends if isinstance(end, FilePublisher)]
 
 
 def late_cuts_of(plan: Plan, launch: Launch, ends: Mapping[str, Taker]) -> LateCuts | None:

@@ -35,7 +35,8 @@ class FileSink(SinkConnector):
     path: str
     format: FileFormat
     roll_rows: int
-    roll_seconds: float
+    # None if nobody said: some seconds, and in a region no longer than until a cut waits for it.
+    roll_seconds: float | None
     overwrite: bool = False
     writing: Writing = field(default_factory=Writing)
 
@@ -64,15 +65,15 @@ def parquet(
     path: str | Path,
     *,
     roll_rows: int = 500_000,
-    roll: Duration = "10s",
+    roll: Duration | None = None,
     overwrite: bool = False,
     **options: Unpack[CompressionOptions],
 ) -> FileSink:
     """Write Parquet files.
 
-    Small batches are gathered until there are ``roll_rows`` rows, or until ``roll`` seconds have passed since the
-    first; the end of the run publishes the rest. ``roll=0`` makes every batch a file. ``compression`` is snappy, gzip,
-    zstd, lz4, brotli or none.
+    Small batches are gathered until there are ``roll_rows`` rows, or until ``roll`` has passed since the first; the end
+    of the run publishes the rest. Unless said it is ten seconds, and in a consistent region a file ends with each cut.
+    ``roll=0`` makes every batch a file. ``compression`` is snappy, gzip, zstd, lz4, brotli or none.
 
     >>> print(rr.parquet("totals", roll="1min", compression="zstd"))
     parquet files in totals
@@ -84,7 +85,7 @@ def csv(
     path: str | Path,
     *,
     roll_rows: int = 500_000,
-    roll: Duration = "10s",
+    roll: Duration | None = None,
     overwrite: bool = False,
     **options: Unpack[WriteOptions],
 ) -> FileSink:
@@ -103,7 +104,7 @@ def json(
     path: str | Path,
     *,
     roll_rows: int = 500_000,
-    roll: Duration = "10s",
+    roll: Duration | None = None,
     overwrite: bool = False,
     **options: Unpack[CompressionOptions],
 ) -> FileSink:
@@ -131,12 +132,12 @@ def _file_sink(
     path: str | Path,
     format: FileFormat,
     roll_rows: int,
-    roll: Duration,
+    roll: Duration | None,
     overwrite: bool,
     options: Mapping[str, object],
 ) -> FileSink:
     whole_number(f"{format}(roll_rows=...)", roll_rows)
-    period = seconds(f"{format}(roll=...)", roll, or_none=True)
+    period = None if roll is None else seconds(f"{format}(roll=...)", roll, or_none=True)
     return FileSink(
         path=str(path),
         format=format,
