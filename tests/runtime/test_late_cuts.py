@@ -92,3 +92,20 @@ def test_a_file_whose_user_did_not_say_how_long_ends_with_each_cut(
     assert not events(run.folder, "cut late")
     # Not every batch has a file of its own.
     assert len(list((tmp_path / "out").glob("part-*"))) < len(found) / 50
+
+
+def test_without_state_a_file_ends_with_each_period(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_publisher, "_ROLL_SECONDS", 3600.0)
+    app = rr.Application("each_period")
+    numbers = app.source("numbers", rr.rate(500), protect=rr.consistent(period="200ms"))
+    odd = app.functor("odd", numbers, where="value % 2 = 1")
+    app.sink("out", odd, rr.parquet(tmp_path / "out"))
+    options: dict[str, Any] = {"batch_rows": 50, "parallelism": 1, "trigger": "50ms"}
+    with app.run(spark=spark, runs=tmp_path / "runs", **options) as run:
+        wait_until(lambda: still_running(run) and len(list((tmp_path / "out").glob("part-*"))) >= 3)
+        run.stop()
+        found = [row["value"] for row in run.table("out").to_pylist()]
+    assert found == [*range(1, 2 * len(found), 2)]
+    assert not events(run.folder, "cut late")

@@ -125,6 +125,8 @@ class BatchRunner:
             self.release()
         if self.late is not None and self.saver is not None:
             self.late.look(self.saver.cut)
+        elif self.late is not None:
+            self.late.look_without_state(self._handed.batch)
         self._behind.check()
 
     def _write_due(self, publisher: FilePublisher) -> None:

@@ -175,7 +175,7 @@ class Element:
                 self.plan, self._site, self._home, self._launch, waiting=waiting, at_once=at_once
             )
             self._runner.saver = self._saver
-            self._runner.late = late_cuts_of(self.plan, self._launch, {**self.publishers, **self._outlets})
+        self._runner.late = late_cuts_of(self.plan, self._launch, {**self.publishers, **self._outlets})
 
     def _let_go_of_saver(self, *, save: bool = False) -> None:
         if self._saver is not None:

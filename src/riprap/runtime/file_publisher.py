@@ -89,7 +89,9 @@ class FilePublisher:
     def due(self) -> bool:
         """Whether rows have waited for their file for as long as they may."""
         roll = self.connector.roll_seconds
-        return bool(self._pending) and self._clock() - self._since >= (_ROLL_SECONDS if roll is None else roll)
+        return bool(self._pending) and self._clock() - self._since >= (
+            _ROLL_SECONDS if roll is None else roll
+        )
 
     @property
     def yields(self) -> bool:

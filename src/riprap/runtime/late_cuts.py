@@ -6,7 +6,9 @@
        '-- after the drain timeout: those whose user said for how long are written before their time, and it is told
        '-- after twice that: the element fails, which counts as an attempt to bring its region back
 
-Until it is complete no other cut is begun, and all input since the one before it is kept.
+Until it is complete no other cut is begun, and all input since the one before it is kept. An element without state has
+a cut with every batch; what is kept is the input of batches that sinks do not have, and these are looked at once a
+period.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class LateCuts:
         ends: Mapping[str, Taker],
         tell: Tell,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        period: float | None = None,
     ) -> None:
         self._element = element
         self._timeout = timeout
@@ -52,6 +56,14 @@ class LateCuts:
         self._cut = -1
         self._since = 0.0
         self._hurried = False
+        self._period = period
+        self._noted, self._noted_at = -1, clock()
+
+    def look_without_state(self, handed: int) -> None:
+        """Look at the newest batch that was handed over when the period began."""
+        if self._period is not None and self._clock() - self._noted_at >= self._period:
+            self._noted, self._noted_at = handed, self._clock()
+        self.look(self._noted)
 
     def look(self, cut: int) -> None:
         """Look at the newest cut that is stored: hurry who has not had all up to it, or raise an error."""
@@ -89,5 +101,6 @@ def late_cuts_of(plan: Plan, launch: Launch, ends: Mapping[str, Taker]) -> LateC
     """Return what sees to an element's cuts, None if it is in no region; ``ends`` are its sinks and channels."""
     for region in regions_of(launch.graph):
         if region.name == plan.region:
-            return LateCuts(plan.name, region.terms.drain_timeout, ends, launch.folder.event)
+            terms = region.terms
+            return LateCuts(plan.name, terms.drain_timeout, ends, launch.folder.event, period=terms.period)
     return None

@@ -185,21 +185,34 @@ def encode(pages: Sequence[PageGroups], came: Came) -> StoredValue:
     """Put the groups of pages, newest page first, into a value."""
     indexes = [index for page in pages for index in page.index()]
     schema = pages[0].rows.schema.remove_metadata()
-    parts = [
-        schema.serialize(),
-        *(g.serialize() for page in pages for g in PageGroups(page.rows.cast(schema), page.bounds)),
+    groups = [g for page in pages for g in PageGroups(page.rows.cast(schema), page.bounds)]
+    ends = [
         _written(indexes).serialize(),
         pa.RecordBatch.from_arrays([came.hashes, came.counts], schema=_COUNTS).serialize(),
     ]
-    table = np.zeros(len(parts), _ROW)
-    table["length"] = [part.size for part in parts]
+    header = schema.serialize().size
+    table = np.zeros(len(groups) + _OTHERS, _ROW)
+    size = header + sum(map(pa.ipc.get_record_batch_size, groups)) + sum(end.size for end in ends)
+    # Written where it stays: to make a large buffer larger is to have it twice, and fresh memory is dear.
+    whole = np.empty(2 * table.nbytes + size, np.uint8)
+    sink = pa.FixedSizeBufferWriter(pa.py_buffer(whole[table.nbytes :]))
+    # Begins with the schema. It is not closed, which would write an end.
+    stream = pa.ipc.new_stream(sink, schema)
+    bounds = [0, header]
+    for group in groups:
+        stream.write_batch(group)
+        bounds.append(sink.tell())
+    for end in ends:
+        sink.write(end)
+        bounds.append(sink.tell())
+    data = pa.py_buffer(whole)
+    parts = (data.slice(table.nbytes + low, high - low) for low, high in pairwise(bounds))
+    table["length"] = np.diff(bounds)
     table["tuples"][1 : 1 + len(indexes)] = [index.lengths.sum() for index in indexes]
     table["digest"] = np.frombuffer(b"".join(map(_digest, parts)), "V16")
     copy = table.tobytes()
-    sink = pa.BufferOutputStream()
-    for part in (copy, *parts, copy):
-        sink.write(part)
-    return StoredValue(digest(copy), sink.getvalue(), len(indexes), int(table["tuples"].sum()))
+    whole[: table.nbytes] = whole[-table.nbytes :] = np.frombuffer(copy, np.uint8)
+    return StoredValue(digest(copy), data, len(indexes), int(table["tuples"].sum()))
 
 
 def digest(data: pa.Buffer | bytes) -> str:
