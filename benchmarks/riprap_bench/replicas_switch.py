@@ -51,6 +51,7 @@ _LOOKED_AT = 5
 # On a busy machine a replica may be taken for lost in the moment before it is struck: that strike does not count.
 _TRIES = 2
 _SECONDS_A_STRIKE = 90.0
+_NAMING_SECONDS, _LOOK_SECONDS = 10.0, 0.02
 
 
 def measure_switching(part: Part, plan: Plan, folder: Path, track: Track) -> dict[str, Any]:
@@ -123,9 +124,13 @@ class Reading:
 
     def newest(self) -> str:
         """Return the replica that was read last."""
-        for path, _ in reversed(self.records.files()):
-            if letter := self._letter(path):
-                return letter
+        deadline = time.monotonic() + _NAMING_SECONDS
+        while time.monotonic() < deadline:
+            for path, _ in reversed(self.records.files()):
+                if letter := self._letter(path):
+                    return letter
+            # On a busy machine all that was seen may be old, and gone.
+            time.sleep(_LOOK_SECONDS)
         raise RunError(f"no record names a replica of '{self.group}'")
 
     def first_from_other(self, letter: str, since: float) -> float | None:
