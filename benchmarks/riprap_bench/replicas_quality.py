@@ -41,7 +41,7 @@ from riprap_bench.consumers import FolderWatch
 from riprap_bench.feed import make_feed
 from riprap_bench.kill import until
 from riprap_bench.replicas_plan import DESCRIBE, GROUP, READERS, Case, Plan, Stretch, options
-from riprap_bench.replicas_switch import Reading, driver_of, source_at
+from riprap_bench.replicas_switch import Reading, ahead_of_all, driver_of, source_at
 
 # Of the paper: TradeFilter unprotected, and the group with a failover of at most 2 s.
 PUBLISHED = {"unprotected": {"R": 340, "I": 48.7}, "plain": {"R": 2, "I": 2.0}}
@@ -129,7 +129,10 @@ def _lose(case: Case, stretch: Stretch, run: Supervised, outage: float) -> int:
 
         until(run, far_enough)
         alone = case == "unprotected"
-        process = GROUP if alone else copy_name(group, Reading(records, group).newest())
+        letter = (
+            ahead_of_all(run.folder) if case == "all" else "" if alone else Reading(records, group).newest()
+        )
+        process = copy_name(group, letter) if letter else GROUP
         if case != "plain, hung":
             kill_host(run.folder, process)
             return position

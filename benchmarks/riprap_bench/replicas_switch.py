@@ -36,7 +36,7 @@ from riprap_bench.consumers import FolderWatch
 from riprap_bench.feed import make_feed
 from riprap_bench.kill import longest_silence, until
 from riprap_bench.measuring import middle, spread
-from riprap_bench.replicas_plan import DESCRIBE, FIRST, GROUP, MEMBERS, READERS, Part, Plan, options
+from riprap_bench.replicas_plan import DESCRIBE, FIRST, GROUP, INNER, MEMBERS, READERS, Part, Plan, options
 
 # Seconds: the median at most, and the worst.
 BARS: Mapping[Part, Mapping[str, float]] = {
@@ -133,10 +133,13 @@ class Reading:
             time.sleep(_LOOK_SECONDS)
         raise RunError(f"no record names a replica of '{self.group}'")
 
-    def first_from_other(self, letter: str, since: float) -> float | None:
-        """Return when the first batch got on record that was read from another replica, None if none has."""
+    def first_from_other(self, letter: str | None, since: float) -> float | None:
+        """Return when the first batch got on record that was read from another replica, None if none has.
+
+        Without a letter any will do: where whichever is ahead is read, nobody writes down which.
+        """
         for path, moment in self.records.files():
-            if moment > since and self._letter(path) not in (letter, ""):
+            if moment > since and (letter is None or self._letter(path) not in (letter, "")):
                 return moment
         return None
 
@@ -187,20 +190,22 @@ class _Striking:
         """Strike the replica that is read once batches come steadily, and wait until it is back."""
         run, reading, since = self.run, self.reading, time.time()
         until(run, lambda: len(reading.moments(since)) >= _STEADY_RECORDS and run.has_spare and self._level())
-        letter, usual = reading.newest(), float(np.median(np.diff(reading.moments(since))))
+        letter = ahead_of_all(run.folder) if self.part == "ahead" else reading.newest()
+        usual = float(np.median(np.diff(reading.moments(since))))
         driver = driver_of(run.folder, copy_name(self.group, letter))
         struck = time.time()
         if self.part == "hang":
             driver.suspend()
         else:
             driver.kill()
+        read = None if self.part == "ahead" else letter
         try:
-            until(run, lambda: reading.first_from_other(letter, struck))
+            until(run, lambda: reading.first_from_other(read, struck))
             until(run, lambda: len(reading.moments(struck)) >= _LOOKED_AT)
         finally:
             if self.part == "hang":
                 driver.resume()
-        other = reading.first_from_other(letter, struck)
+        other = reading.first_from_other(read, struck)
         assert other is not None
         silence = longest_silence(reading.records.moments(), struck)
         process = copy_name(self.group, letter)
@@ -216,8 +221,7 @@ class _Striking:
         if self.part == "ahead":
             return True
         active = read_switch(self.run.folder, self.group).active
-        (channel,) = (self.run.folder / "channels").glob(f"{MEMBERS[-1]}@*")
-        come = {letter: newest_log(channel, letter).frontier for letter in "ab"}
+        come = _come(self.run.folder, MEMBERS[-1])
         return come[active] == max(come.values()) and active == self.reading.newest()
 
     def _told(self, kind: str, since: float, **details: str) -> list[Mapping[str, Any]]:
@@ -229,6 +233,18 @@ class _Striking:
             and event["time"] > since
             and all(event[name] == value for name, value in details.items())
         ]
+
+
+def ahead_of_all(run: Path) -> str:
+    """Return the replica that has come furthest where everything between source and sink is there twice."""
+    come = _come(run, INNER[-1])
+    return max(come, key=lambda letter: come[letter])
+
+
+def _come(run: Path, operator: str) -> dict[str, int]:
+    """Return how far each replica's log of an operator's results goes."""
+    (channel,) = (run / "channels").glob(f"{operator}@*")
+    return {letter: newest_log(channel, letter).frontier for letter in "ab"}
 
 
 def driver_of(run: Path, process: str) -> psutil.Process:

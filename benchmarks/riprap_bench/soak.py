@@ -46,7 +46,7 @@ _TICK_SECONDS = 0.25
 _SAMPLE_SECONDS = 2.0
 # Starting, and coming to an end.
 _AROUND_SECONDS = 45.0
-# After the last crash everything has to be there by then.
+# After the last crash something new has to come out within such a time, until everything is there.
 _PATIENCE_SECONDS = 180.0
 # What a quantity may be above a third of the time earlier: so many times as much, and so much more.
 _SHARE = 1.25
@@ -181,11 +181,13 @@ class _Soaking:
 
     def _await(self, run: Supervised, shown: str) -> None:
         """Wait until all has come out; ``shown`` is what was killed."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline, come = time.monotonic() + _PATIENCE_SECONDS, -1
         after = f"{self.load.name}, after {shown} (seed {self.plan.seed})"
         while run.running and not self.load.arrived():
             if run.halted:
                 raise RunError(f"{after}: a region is halted: {'; '.join(run.halted.values())}")
+            if (now := len(list(self.load.out.glob("part-*")))) > come:
+                deadline, come = time.monotonic() + _PATIENCE_SECONDS, now
             if time.monotonic() > deadline:
                 raise RunError(f"{after}: the run in {run.folder} does not come to its end")
             time.sleep(_TICK_SECONDS)

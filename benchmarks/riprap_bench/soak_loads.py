@@ -36,6 +36,8 @@ class Load(Protocol):
     def element(self) -> str: ...
     @property
     def trigger(self) -> str | None: ...
+    @property
+    def out(self) -> Path: ...
 
     def graph(self) -> Graph:
         """Describe the application."""
@@ -61,14 +63,14 @@ class Bargains:
 
     def __init__(self, folder: Path, *, seconds: float, rate: float, seed: int) -> None:
         self._rate = rate
-        self._folder = folder
+        self._folder, self.out = folder, folder / "out"
         # Its clock runs from the start of the run; load is to last as long as crashes do.
         events = int(rate * (seconds + _STARTING_SECONDS))
         self._feed = make_feed(folder / "feed", events, rows_per_file=500_000, seed=seed)
 
     def graph(self) -> Graph:
         feed = rr.files(list(map(str, self._feed.files)), rate=self._rate)
-        return bargain(feed, rr.parquet(self._folder / "out")).graph()
+        return bargain(feed, rr.parquet(self.out)).graph()
 
     def tick(self) -> None:
         return None
@@ -81,7 +83,7 @@ class Bargains:
 
     def wrong(self) -> str | None:
         run_bare(self._feed.files, out=self._folder / "oracle")
-        return difference(read_answer(self._folder / "oracle"), read_answer(self._folder / "out"))
+        return difference(read_answer(self._folder / "oracle"), read_answer(self.out))
 
 
 class Words:
@@ -91,13 +93,13 @@ class Words:
     trigger = "200ms"
 
     def __init__(self, folder: Path, *, seed: int) -> None:
-        self._mails, self._out, self._seed = folder / "mails", folder / "out", seed
+        self._mails, self.out, self._seed = folder / "mails", folder / "out", seed
         self._mails.mkdir(parents=True)
         self._written = 0
         self._seen: dict[Path, pa.Table] = {}
 
     def graph(self) -> Graph:
-        return wordcount(self._mails, rr.parquet(self._out)).graph()
+        return wordcount(self._mails, rr.parquet(self.out)).graph()
 
     def tick(self) -> None:
         self._write(make_mail(self._written + 1, seed=self._seed))
@@ -117,7 +119,7 @@ class Words:
         return any(_LAST in table["word"].to_pylist() for table in self._seen.values())
 
     def _look(self) -> None:
-        for path in self._out.glob("part-*.parquet"):
+        for path in self.out.glob("part-*.parquet"):
             if path not in self._seen:
                 self._seen[path] = pq.read_table(path)
 
