@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import riprap as rr
+from riprap.compiler import compile_graph
 from riprap.errors import RiprapError
 from riprap.graph.replicas import copy_name, describe_groups, group_by_operator
 
@@ -125,20 +126,37 @@ def test_two_groups_side_by_side_and_one_after_the_other() -> None:
 
 
 def test_in_a_composite_names_are_its_own() -> None:
-    def made(place: rr.Application, stream: rr.Stream, group: str) -> rr.Stream:
+    def made(place: rr.Application, stream: rr.Stream) -> rr.Stream:
         one = sums(place, "one", stream)
         two = straight(place, "two", one)
-        place.replicate(group, "one", two)
+        place.replicate("hot", "one", two)
         return two
 
     def build(app: rr.Application) -> None:
         feed = source(app)
         for name in ("left", "right"):
-            app.sink(f"out_{name}", app.composite(name, made, feed, f"hot_{name}"), rr.memory())
+            app.sink(f"out_{name}", app.composite(name, made, feed), rr.memory())
 
-    assert {g.name: g.operators for g in described(build).groups} == {
-        "hot_left": ("left.one", "left.two"), "hot_right": ("right.one", "right.two")
+    graph = described(build)
+    assert {g.name: g.operators for g in graph.groups} == {
+        "left.hot": ("left.one", "left.two"), "right.hot": ("right.one", "right.two")
     }  # fmt: skip
+    processes = {plan.process for plan in compile_graph(graph, buckets=1, tasks=1).plans}
+    assert processes == {"main", "left.hot~a", "left.hot~b", "right.hot~a", "right.hot~b"}
+
+
+def test_an_error_names_a_group_of_a_composite_as_all_do() -> None:
+    def twice(place: rr.Application, stream: rr.Stream) -> rr.Stream:
+        one = sums(place, "one", stream)
+        place.replicate("hot", one)
+        place.replicate("hot", one)
+        return one
+
+    app = rr.Application("app")
+    with pytest.raises(RiprapError, match=r"replica group 'left\.hot' .* has that name already"):
+        app.composite("left", twice, source(app))
+    with pytest.raises(RiprapError, match="a name is letters"):
+        app.replicate("left.hot", sums(app, "two", source(app, "more")))
 
 
 def test_an_operator_with_several_streams_is_named_by_any_of_them_or_all() -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from riprap.errors import GraphError
 from riprap.graph.operator import Operator
 from riprap.graph.regions import reach_of, regions_of
-from riprap.graph.replicas import ReplicaGroup, check_groups
+from riprap.graph.replica_checks import check_groups
+from riprap.graph.replicas import ReplicaGroup
 
 Restart = Literal["resume", "live"]
 Folded = TypeVar("Folded")

@@ -23,8 +23,6 @@ from riprap.durations import Duration, seconds
 from riprap.errors import GraphError
 from riprap.graph.checks import NAME
 from riprap.graph.location import Location
-from riprap.graph.operator import Operator
-from riprap.graph.regions import region_by_operator
 
 if TYPE_CHECKING:
     from riprap.graph.builder import Builder
@@ -122,18 +120,23 @@ def make_group(
     operators: Iterable[str],
     location: Location,
     *,
+    prefix: str = "",
     replicas: int,
     failover: Failover,
     detect: Duration,
     back: WayBack,
     hosts: Iterable[str],
 ) -> ReplicaGroup:
-    """Check what users say of a group; what depends on the graph is checked with the graph."""
+    """Check what users say of a group; what depends on the graph is checked with the graph.
+
+    ``prefix`` is that of the composite it is described in.
+    """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise GraphError(
             f"replica group at {location}: a name is letters, digits and '_', got {name!r}: replicate(name, stream, "
             "...)"
         )
+    name = prefix + name
     where = f"replica group '{name}' ({location})"
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 2 <= replicas <= len(_LETTERS):
         raise GraphError(f"{where}: replicas= is a whole number from 2 to {len(_LETTERS)}, got {replicas!r}")
@@ -178,7 +181,8 @@ def replicate(
 ) -> None:
     """Run connected operators several times at once, so that another replica takes over when one is lost.
 
-    Name operators by their streams, or others by name. Each replica has a process of its own; what it reads is read
+    Name operators by their streams, or others by name; in a composite the group is called ``composite.group``. Each
+    replica has a process of its own; what it reads is read
     once and kept for all. With ``failover="exact"`` those behind the group go on in another replica's results from
     where they were, and nothing is lost; with ``"plain"`` from where that replica is, as others do it, and what is
     between is lost; with ``"ahead"`` they read whichever is ahead. ``detect`` is how long an active replica may be
@@ -195,7 +199,7 @@ def replicate(
     '2 replicas, exact'
     """
     location = Location.of_caller()
-    where = f"replica group '{group}' ({location})"
+    where = f"replica group '{app.prefix}{group}' ({location})"
     if not operators:
         raise GraphError(f"{where}: it names no operator")
     # One that puts out several streams may be named by each.
@@ -204,6 +208,7 @@ def replicate(
         group,
         names,
         location,
+        prefix=app.prefix,
         replicas=replicas,
         failover=failover,
         detect=detect,
@@ -259,91 +264,3 @@ def describe_groups(graph: Graph) -> Iterator[str]:
             f"{group.name}: {', '.join(group.operators)}; {group.describe()}; a replica comes back "
             f"{WAYS_BACK[group.back]}"
         )
-
-
-def check_groups(graph: Graph) -> None:
-    """Refuse what cannot be in a replica group, with what to do instead."""
-    taken: dict[str, ReplicaGroup] = {}
-    regions = region_by_operator(graph) if graph.groups else {}
-    names = {process: f"process '{process}'" for process in graph.processes.values()}
-    for group in graph.groups:
-        if group.name in names:
-            raise GraphError(f"{group}: there is a {names[group.name]} already. Give it another name")
-        names[group.name] = "replica group of that name"
-        members = [graph[name] for name in group.operators]
-        if not members:
-            raise GraphError(
-                f"{group}: there is nothing between sources and sinks to have replicas of. Leave it out"
-            )
-        for operator in members:
-            if operator.name in taken:
-                raise GraphError(
-                    f"{group}: {operator} is in {taken[operator.name]} too. Groups do not overlap: put both into one, "
-                    "or leave it out of one"
-                )
-            taken[operator.name] = group
-            if operator.name in regions and not group.compared:
-                raise GraphError(
-                    f"{group}: {operator} is in region '{regions[operator.name].name}', whose results count exactly "
-                    "once, and failover='plain' loses some. Write failover='exact', or keep it out of regions with "
-                    "protect=rr.autonomous()"
-                )
-            _check_member(graph, group, operator)
-        apart = None if group.failover == "ahead" else _apart(graph, members)
-        if apart is not None:
-            raise GraphError(
-                f"{group}: '{apart}' and '{members[0].name}' are not connected within it. Name what is between them, "
-                "or make two groups"
-            )
-
-
-def _check_member(graph: Graph, group: ReplicaGroup, operator: Operator) -> None:
-    if not operator.ports:
-        raise GraphError(
-            f"{group}: {operator} is a source, and what two read of it would differ. Leave it out: all replicas read "
-            "what one process has read"
-        )
-    if not operator.outputs:
-        raise GraphError(
-            f"{group}: {operator} is a sink, and would get everything twice. Leave it out: it reads one replica's "
-            "results"
-        )
-    place = graph.places.get(operator.name, "")
-    if place in graph.processes:
-        raise GraphError(
-            f"{group}: {operator} is placed in process '{graph.processes[place]}', and each replica has a process of "
-            "its own. Leave out process="
-        )
-    if graph.restarts.get(place, "resume") == "live":
-        raise GraphError(
-            f"{group}: {operator} is placed in '{place}', which restarts live: replicas would read different tuples. "
-            "Place it with restart='resume'"
-        )
-    if not group.compared:
-        return
-    # Of all operators none can be left out by not naming it.
-    without = "leave it out" if group.failover == "exact" else "name others than it in app.replicate(...)"
-    if operator.differs:
-        raise GraphError(
-            f"{group}: {operator} may put out something else than its copy: {operator.differs}. Make it deterministic, "
-            f"{without}, or write failover='plain'"
-        )
-    if operator.looks_up:
-        raise GraphError(
-            f"{group}: {operator} reads a table that changes, each replica at a time of its own, so their results may "
-            f"differ. {without.capitalize()}, or write failover='plain'"
-        )
-
-
-def _apart(graph: Graph, members: list[Operator]) -> str | None:
-    """Name an operator of a group that no path inside of it connects to the first, None if there is none."""
-    inside = {o.name for o in members}
-    reached, waiting = {members[0].name}, [members[0]]
-    while waiting:
-        operator = waiting.pop()
-        steering = (graph.producer(stream) for stream in operator.control)
-        for other in (*graph.before(operator), *steering, *graph.after(operator)):
-            if other.name in inside and other.name not in reached:
-                reached.add(other.name)
-                waiting.append(other)
-    return next((o.name for o in members if o.name not in reached), None)
