@@ -21,7 +21,7 @@ from riprap.runtime.switch import read_switch
 class Rig:
     """The groups of a run without processes: a test says what they do."""
 
-    def __init__(self, tmp_path: Path, **options: Any) -> None:
+    def __init__(self, tmp_path: Path, *, begun: bool = True, **options: Any) -> None:
         self.now = 100.0
         app = replicated(tmp_path / "calls", tmp_path / "out")
         app.replicate("hot", "sums", detect="1s", **options)
@@ -30,17 +30,27 @@ class Rig:
         self._channels = [c.name for c in layout.channels if c.group == "hot"]
         self.roster = Roster.of(layout, None, ())
         for process in self.roster.processes.values():
+            self.start(process)
+            if not begun:
+                process.driver.ready = None  # type: ignore[union-attr]
+                continue
             process.told = process.was_ready = True
             for element in process.elements.values():
                 element.phase, element.ran, element.fresh = "running", True, False
-            self.start(process)
         self.groups = ReplicaGroups(
             layout, self.folder, self.roster.processes, lambda: 7.0, clock=lambda: self.now
         )
-        self.groups.begin()
+        if begun:
+            self.groups.begin()
 
     def start(self, process: Any) -> None:
-        process.driver = SimpleNamespace(ready={"cores": 1}, heard=self.now, answered=self.now, halted=False)
+        process.driver = SimpleNamespace(
+            ready={"cores": 1}, began=self.now, heard=self.now, answered=self.now, halted=False
+        )
+
+    def has_spark(self, *names: str) -> None:
+        for name in names:
+            self.roster.processes[name].driver.ready = {"cores": 1}  # type: ignore[union-attr]
 
     def put_out(self, letter: str, frontier: int) -> None:
         """Let a replica have results up to a frontier."""
@@ -214,3 +224,53 @@ def test_a_switch_says_where_each_counts(failover: Any, tmp_path: Path) -> None:
     switch = read_switch(rig.folder.path, "hot")
     # One that is behind is waited for: nothing that the other put out comes again.
     assert (switch.counts_up_to(1), switch.epochs[1].since) == (9, 9)
+
+
+def test_a_run_begins_without_one_that_takes_twice_as_long_as_all_others(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, begun=False)
+    rig.now += 6.0
+    rig.has_spark("hot~b")
+    assert not rig.groups.may_begin(), "it may be the first of all"
+    rig.now += 2.0
+    rig.has_spark("main")
+    for _ in range(4):
+        assert not rig.groups.may_begin()
+        rig.now += 2.0
+    rig.now += 0.1
+    assert rig.groups.may_begin()
+    rig.groups.begin()
+    assert (rig.active, rig.out) == ("b", ("a",))
+    assert [e["replica"] for e in rig.told("replica late")] == ["a"]
+    assert rig.told("failed over")[0]["cause"] == "replica a has no Spark yet"
+    assert rig.of("a").late
+    # When it has come all the same, it is another.
+    rig.has_spark("hot~a")
+    rig.groups.returning("hot~a")
+    assert (rig.active, rig.out) == ("b", ())
+
+
+def test_a_run_waits_for_what_has_no_replica_and_for_one_replica_of_each_group(tmp_path: Path) -> None:
+    for has_spark in (("hot~a", "hot~b"), ("main",)):
+        rig = Rig(tmp_path, begun=False)
+        rig.has_spark(*has_spark)
+        assert not rig.groups.may_begin()
+        rig.now += 100.0
+        assert not rig.groups.may_begin()
+        rig.has_spark("main", "hot~a", "hot~b")
+        assert rig.groups.may_begin(), "there is nothing to wait for"
+
+
+@pytest.mark.parametrize(
+    ("late", "options"), [("b", {}), ("a", {"failover": "ahead"}), ("a", {"back": "own"})]
+)
+def test_one_that_is_late_is_out_unless_it_is_to_come_back_by_itself(
+    late: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    rig = Rig(tmp_path, begun=False, **options)
+    rig.has_spark("main", f"hot~{'b' if late == 'a' else 'a'}")
+    rig.groups.may_begin()
+    rig.now += 1.1
+    assert rig.groups.may_begin()
+    rig.groups.begin()
+    assert rig.out == (() if options.get("back") == "own" else (late,))
+    assert rig.active == ("b" if options.get("back") == "own" else "a")

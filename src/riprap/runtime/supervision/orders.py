@@ -63,7 +63,7 @@ class Orders:
             "process": name,
             "elements": [*going, *process.halted],
             "aside": process.halted,
-            "resume": [name for name, element in going.items() if self._resume or element.ran],
+            "resume": [name for name, e in going.items() if self._resume or e.ran or process.late],
             "housing": dataclasses.asdict(self._housing),
             "buckets": self._buckets,
             "tasks": self._options.parallelism or session["cores"],

@@ -65,6 +65,7 @@ class ReplicaGroups:
         self._processes = processes
         self._clock, self._wall_clock = clock, wall_clock
         self._looked = 0.0
+        self._enough: float | None = None
         self._states: dict[str, _GroupState] = {}
         self._letters: dict[str, tuple[_GroupState, str]] = {}
         for group in layout.graph.groups:
@@ -79,10 +80,52 @@ class ReplicaGroups:
             self._states[group.name] = state
             self._letters |= {group.process(letter): (state, letter) for letter in group.letters}
 
+    def may_begin(self) -> bool:
+        """Say whether the run can begin: all processes have Spark, or all but replicas that take too long.
+
+        These are not waited for any longer than all the others took, once more.
+        """
+        waiting = self._without_spark()
+        if not all(map(self.can_do_without, waiting)):
+            self._enough = None
+            return False
+        now = self._clock()
+        self._enough = now if self._enough is None else self._enough
+        return not waiting or now - self._enough > max(self._enough - self._spawned, self._longest_detect())
+
     def begin(self) -> None:
-        """Write down how the groups stand as the run begins."""
+        """Write down how the groups stand as the run begins; who has no Spark yet comes back from others."""
         for state in self._states.values():
             self._write(state)
+        for name in self._without_spark():
+            state, letter = self._letters[name]
+            seconds = self._clock() - self._spawned
+            self._processes[name].late = True
+            self._folder.event(
+                "replica late", group=state.group.name, replica=letter, seconds=round(seconds, 3)
+            )
+            if state.group.back != "own":
+                state.switch = state.switch.without(letter)
+            self._write(state)
+            if letter == state.switch.active:
+                self._switch(state, self._remaining(state), f"replica {letter} has no Spark yet", seconds)
+
+    def _without_spark(self) -> list[str]:
+        """Name the processes that have something to run, and no Spark yet."""
+        return [
+            name
+            for name, process in self._processes.items()
+            if (process.open or process.halted) and not (process.driver is not None and process.driver.ready)
+        ]
+
+    @property
+    def _spawned(self) -> float:
+        """When the first of the processes was started."""
+        drivers = (process.driver for process in self._processes.values())
+        return min((driver.began for driver in drivers if driver is not None), default=self._clock())
+
+    def _longest_detect(self) -> float:
+        return max((state.group.detect for state in self._states.values()), default=0.0)
 
     def returning(self, process: str) -> None:
         """Count the replica of a process as there, before it starts: from now on its input is kept for it."""

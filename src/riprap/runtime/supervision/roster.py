@@ -120,13 +120,17 @@ class ElementState:
 
 @dataclass(slots=True)
 class ProcessState:
-    """How a driver process stands. ``told``: its elements, ``told_to_stop``: to end them, since it was started."""
+    """How a driver process stands. ``told``: its elements, ``told_to_stop``: to end them, since it was started.
+
+    ``late``: the run began without it, for it is a replica, and another had Spark.
+    """
 
     master: str | None
     driver: DriverProcess | None = None
     told: bool = False
     told_to_stop: bool = False
     was_ready: bool = False
+    late: bool = False
     restart_at: float | None = None
     elements: dict[str, ElementState] = field(default_factory=dict)
 
@@ -226,6 +230,12 @@ class Roster:
     def element(self, name: str) -> ElementState:
         """Return an element."""
         return self.elements[name]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every element has run that the run did not begin without."""
+        waited_for = (e for p in self.processes.values() if not p.late for e in p.elements.values())
+        return all(e.ran or e.phase in ("halted", "ended") for e in waited_for)
 
     @property
     def drivers(self) -> list[DriverProcess]:

@@ -289,12 +289,12 @@ class Supervisor:
         self._hear_others()
         if self._wants_stop is not None:
             self._pass_on_stop()
-        elements = self._roster.elements.values()
-        if not self.up.is_set() and all(e.ran or e.phase in ("halted", "ended") for e in elements):
+        if not self.up.is_set() and self._roster.is_up:
             if not self._resume:
                 self._folder.be_latest()
             self.was_up = True
             self.up.set()
+        elements = self._roster.elements.values()
         calm = all(e.phase in ("running", "halted", "ended") and e.recovery is None for e in elements)
         if calm and self.up.is_set() and self._wants_stop is None:
             self.drivers.keep_spare()
@@ -306,10 +306,10 @@ class Supervisor:
                 element.recovery.spare = spare
 
     def _start_those_ready(self) -> None:
-        """Start elements in processes that have Spark; the first time, when all of them have."""
+        """Start elements in processes that have Spark; the first time, when all of them have that are waited for."""
         ready = [p for p in self._processes.values() if p.driver is not None and p.driver.ready]
         if not self.ready.is_set():
-            if len(ready) < sum(bool(p.open or p.halted) for p in self._processes.values()):
+            if not self._groups.may_begin():
                 return
             self._orders.settle([p.driver.ready for p in ready if p.driver is not None and p.driver.ready])
             self._regions.begin()
