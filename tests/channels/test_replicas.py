@@ -291,6 +291,27 @@ def test_a_reopened_log_that_begins_later_goes_on(home: Path) -> None:
     assert read(opened(home, "b"), 20, 33) == between(rows, 20, 33)
 
 
+def test_what_lies_between_a_log_that_was_lost_and_those_of_now_is_not_there(home: Path) -> None:
+    rows = truth()
+    a, b = (Replica(home, letter, rows) for letter in "ab")
+    for replica, upto in ((a, 10), (b, 10), (a, 20), (a, 30)):
+        replica.write(upto)
+    reader = opened(home, "b")
+    assert reader.begins == BEGIN
+    assert reader.has(None, 30)
+    assert not reader.has(None, 40)
+    reader.acknowledge(20)
+    a.writer.trim()
+    b.come_back(30)
+
+    assert [log.folder.name[:3] for log in list_logs(home)] == ["a.0", "b.0", "b.1"]
+    assert reader.begins == 20, "all after that is in a log, and all up to 10 in another"
+    assert reader.has(None, 10)
+    assert not reader.has(None, 30)
+    assert not reader.has(10, 30)
+    assert reader.has(20, 30)
+
+
 def test_a_log_that_was_begun_and_has_nothing_yet_holds_nobody_up(home: Path) -> None:
     rows = truth()
     a = Replica(home, "a", rows)

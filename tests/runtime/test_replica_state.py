@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,14 @@ from riprap.compiler import Plan, compile_graph
 from riprap.graph.replicas import WayBack
 from riprap.operators.channel import Outlet
 from riprap.runtime.checkpointing import peer as peer_module
-from riprap.runtime.checkpointing.peer import Peer, ReturningReplica, forget_unused_logs, peers_of
+from riprap.runtime.checkpointing.peer import (
+    Peer,
+    ReturningReplica,
+    forget_unused_logs,
+    peers_of,
+    was_taken,
+)
+from riprap.runtime.checkpointing.roll_forward import RollForward
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.retention import Retention
@@ -146,11 +154,14 @@ class Copy:
     def peers(self) -> list[Peer]:
         return peers_of(self.plan, LETTERS, self.site_of, self.run / "elements")
 
-    def come_back(self, back: WayBack = "peer", *, active: bool = True) -> None:
-        """Start again, as a process does."""
+    def come_back(
+        self, back: WayBack = "peer", *, active: bool = True, computes_again: bool | None = None
+    ) -> None:
+        """Start again, as a process does; ``computes_again`` as one of a region that can do so, or cannot."""
         self.open()
         ReturningReplica(
-            plan=self.plan,
+            plan=replace(self.plan, kept=computes_again is not None),
+            can_compute_again=lambda: bool(computes_again),
             run=self.run,
             site=self.site,
             home=self.home,
@@ -476,6 +487,83 @@ def test_who_has_lost_its_memory_goes_back_to_one_that_is_behind(tmp_path: Path)
     # Its first log ends where its results did, and nobody takes the other for one from the beginning.
     assert a.logs() == [(0, 4), (1, 9)]
     assert a.read(5, 9) == numbers(6, 9)
+
+
+def test_one_of_a_region_takes_the_state_of_one_that_is_not_ahead_only_if_it_cannot_compute_again(
+    pair: tuple[Copy, Copy],
+) -> None:
+    _, b = pair
+    b.compute(42)
+    b.lose_memory()
+    b.come_back(computes_again=True)
+    assert b.told == []
+    b.come_back(computes_again=False)
+    assert b.told[0]["peer"] == "sums~a"
+    assert b.state == numbers(0, 42)
+
+
+def test_one_of_a_region_that_cannot_compute_again_waits_for_another_that_does(tmp_path: Path) -> None:
+    a, b = Copy(tmp_path, "a"), Copy(tmp_path, "b")
+    for copy in (a, b):
+        copy.compute(4)
+    (name,) = a.newest.manifests[0].pages[SLOT]
+    saved = a.site.find_page(name)
+    for copy in (a, b):
+        copy.lose_memory()
+    b.come_back(active=False, computes_again=True)
+    assert b.told == []
+    computing = threading.Timer(0.3, lambda: a.site.pages.write(name, saved))
+    computing.start()
+    b.come_back(active=False, computes_again=False)
+    computing.join()
+    assert b.state == numbers(0, 4)
+
+
+def computable(copy: Copy) -> list[int]:
+    """Say from which batches all can be computed again."""
+    recovery: Any = SimpleNamespace(plan=copy.plan, site=copy.site, run_folder=copy.run)
+    records = {batch: copy.site.ledger.get(batch) for batch in copy.site.ledger.batches()}
+    return RollForward(recovery, lambda name, batch: True)._computable(records)
+
+
+def test_of_batches_from_before_what_it_took_none_will_do_without_their_input(
+    pair: tuple[Copy, Copy],
+) -> None:
+    _, b = pair
+    (channel,) = b.plan.inlets.values()
+    writer = ChannelWriter(
+        b.run / "channels" / channel.name,
+        stream=channel.stream,
+        schema=channel.schema,
+        tags=channel.tags,
+        key=channel.key,
+        buckets=channel.buckets,
+        readers=channel.readers,
+        counts=lambda reader: reader == "sums~a",
+    )
+    tags = [(f"${n}", pa.int64()) for n in range(channel.tags)]
+    for batch, upto in enumerate((20, 42, 50)):
+        empty = pa.RecordBatch.from_pylist([], schema=pa.schema([*channel.schema, *tags]))
+        writer.append(batch, empty, None, frontier=upto, sources={})
+    b.come_back()
+    b.compute(50)
+    assert [was_taken(b.site.ledger.get(batch)) for batch in range(3)] == [False, True, False]
+    assert computable(b) == [2, 1, 0, -1], "all input is there"
+    peer_module.Inlets(PLANS["a"], b.run).reader("feed").acknowledge(42)
+    writer.trim()
+    assert computable(b) == [2, 1]
+
+
+def test_from_before_it_went_back_nothing_is_computed(tmp_path: Path) -> None:
+    a, b = Copy(tmp_path, "a"), Copy(tmp_path, "b")
+    a.compute(4)
+    a.compute(7, hand_over=False)
+    b.compute(5)
+    a.lose_memory()
+    a.come_back()
+    a.compute(9)
+    assert a.newest.batch == 3
+    assert computable(a) == [3, 2]
 
 
 def test_who_has_nothing_to_go_on_from_waits_for_the_active_one(tmp_path: Path) -> None:

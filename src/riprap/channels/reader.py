@@ -210,6 +210,10 @@ class ChannelReader:
         ranges = Notes.find(self._notes, self._reader).wanted(_low(after), upto)
         return sum(self._count(part) for part in self._parts(listed, ranges, complete=False))
 
+    def has(self, after: int | None, upto: int) -> bool:
+        """Say whether nothing of what came after a frontier is trimmed."""
+        return self.begins <= _low(after)
+
     @property
     def begins(self) -> int:
         """The frontier after which the log has everything, BEGIN as long as nothing of it was trimmed."""

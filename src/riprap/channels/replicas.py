@@ -174,15 +174,26 @@ class ReplicatedReader:
         if not Notes.find(self._folder, self._reader).wanted(low, upto):
             # All of it is passed over, so that nobody need have it.
             return self._open(newest_log(self._folder, self._prefer or "a"))
-        logs = [log for log in list_logs(self._folder) if log.start <= low]
-        whole = [log for log in logs if log.frontier >= upto or self._open(log).ended]
-        if not whole:
+        log = self._whole(low, upto)
+        if log is None:
             found = ", ".join(log.folder.name for log in list_logs(self._folder)) or "none"
             raise ChannelError(
                 f"no log of a replica in {self._folder} has what '{self._reader}' asks for, from {after} up to {upto}. "
                 f"There are: {found}. The folder may be of another run, or not be shared with the replicas' hosts"
             )
-        return self._open(max(whole, key=lambda log: (log.letter == self._prefer, log.number)))
+        return self._open(log)
+
+    def _whole(self, low: int, upto: int) -> ReplicaLog | None:
+        """Return the log in which to read a range, None if none has come so far."""
+        logs = [log for log in list_logs(self._folder) if log.start <= low]
+        whole = [log for log in logs if log.frontier >= upto or self._open(log).ended]
+        return max(whole, key=lambda log: (log.letter == self._prefer, log.number), default=None)
+
+    def has(self, after: int | None, upto: int) -> bool:
+        """Say whether one log has a range, and nothing of it is trimmed."""
+        low = BEGIN if after is None else after
+        log = self._whole(low, upto)
+        return log is not None and self._open(log).begins <= low
 
     @property
     def acknowledged(self) -> int | None:
@@ -229,7 +240,10 @@ class ReplicatedReader:
     @property
     def begins(self) -> int:
         """The frontier after which everything is in one of the logs, BEGIN as long as nothing was trimmed."""
-        logs = [
-            self._open(log).begins if log.start == BEGIN else log.start for log in list_logs(self._folder)
-        ]
-        return min(logs, default=BEGIN)
+        spans = [(max(log.start, self._open(log).begins), log.frontier) for log in list_logs(self._folder)]
+        begins, further = max((max(span) for span in spans), default=BEGIN), True
+        while further:
+            # One that was lost may end before others begin by now.
+            before = min((low for low, high in spans if high >= begins), default=begins)
+            further, begins = before < begins, min(before, begins)
+        return begins

@@ -83,6 +83,20 @@ class Inlets:
             if end[channel.root] is not None:
                 self.reader(stream).acknowledge(end[channel.root])
 
+    def has(self, sources: Mapping[str, tuple[Any, Any]]) -> bool:
+        """Say whether what a record has read is still there; one that went back says of nothing what it read."""
+        for stream, channel in self._plan.inlets.items():
+            start, end = sources.get(channel.root, (None, None))
+            back = start is not None and end < start
+            if back or (start != end and not self.reader(stream).has(start, end)):
+                return False
+        return True
+
+    def has_all_since(self, done: Mapping[str, Any]) -> bool:
+        """Say whether all that came after what is on record, which is up to ``done``, is still there."""
+        ends = {stream: done.get(channel.root) for stream, channel in self._plan.inlets.items()}
+        return all(self.reader(stream).begins <= _low(end) for stream, end in ends.items())
+
     def pass_over(self, done: Mapping[str, Any]) -> int:
         """Leave out what is complete and not on record, which is up to ``done``; return how many tuples that is."""
         lost = 0

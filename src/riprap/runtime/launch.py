@@ -21,6 +21,7 @@ from riprap.runtime.agent.lock import await_saver
 from riprap.runtime.checkpointing.durable import Durable
 from riprap.runtime.checkpointing.peer import Peer, ReturningReplica, forget_unused_logs
 from riprap.runtime.checkpointing.recovery import Recovery
+from riprap.runtime.checkpointing.roll_forward import can_roll_forward
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.element import Element
 from riprap.runtime.folder import RunFolder
@@ -94,6 +95,7 @@ class Launch:
                     back=group.back,
                     clock=self.options.clock,
                     tell=tell,
+                    can_compute_again=lambda: can_roll_forward(self.recovery(plan, site)),
                 ).take_from(peers(), active=read_switch(self.folder.path, group.name).active == plan.replica)
             if not plan.replays:
                 self.recovery(plan, site).run()
@@ -109,6 +111,7 @@ class Launch:
             site=site,
             durable=self.durable(plan),
             layouts=describe_state(self.graph),
+            run_folder=self.folder.path,
             home=home,
             start=len(list(home.glob("setting-*.json"))),
             clock=self.options.clock,

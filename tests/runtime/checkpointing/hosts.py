@@ -133,6 +133,7 @@ class Host(Element):
             site=self._site,
             durable=durable,
             layouts=layouts,
+            run_folder=folder,
             home=folder,
             start=start,
             clock=durable.world.clock,

@@ -24,12 +24,17 @@ SINKS = ("by_caller", "by_callee")
 _PACE_SECONDS = 0.15
 
 
-def replicated(calls: Path, out: Path, *, region: bool = False) -> rr.Application:
-    """Describe sums by caller and counts by callee, each with a sink of its own; nothing is replicated yet."""
+def replicated(calls: Path, out: Path, *, region: bool = False, cut_by_file: bool = False) -> rr.Application:
+    """Describe sums by caller and counts by callee, each with a sink of its own; nothing is replicated yet.
+
+    They may be a region, that is cut by time, or after each file.
+    """
     put_file(calls, 0)
     app = rr.Application("replicated")
     protect = rr.consistent(period="500ms") if region else None
-    stream = app.source("calls", rr.files(str(calls)), position="seq", protect=protect)
+    protect = rr.consistent(trigger="operator") if cut_by_file else protect
+    files = rr.folder_scan(str(calls)) if cut_by_file else rr.files(str(calls))
+    stream = app.source("calls", files, position="seq", protect=protect)
     sums = app.aggregate(
         "sums",
         stream,

@@ -22,7 +22,6 @@ from typing import Any
 from riprap.adapters.retrying import Tell
 from riprap.channels.folder import scan
 from riprap.channels.replicas import newest_log
-from riprap.channels.segment import BEGIN
 from riprap.compiler import Plan
 from riprap.errors import MissingPageError
 from riprap.graph.replicas import WayBack, copy_name, split_copy_name
@@ -95,6 +94,8 @@ class ReturningReplica:
     back: WayBack
     clock: Callable[[], float]
     tell: Tell
+    # Of one that must not lose anything: whether it can compute again by itself what is gone.
+    can_compute_again: Callable[[], bool] = lambda: False
 
     def take_from(self, peers: list[Peer], *, active: bool) -> None:
         """Take the state of the peer that is most ahead, if that is better than what there is.
@@ -134,8 +135,9 @@ class ReturningReplica:
     def _await(self, peers: list[Peer], own: BatchRecord | None) -> None:
         """Wait a while for a peer that is whole, where there is nothing else to go on from."""
         deadline = time.monotonic() + _WAIT_SECONDS
-        lost = not self._can_begin() if own is None else not (self._is_sound(own) and self._can_go_on(own))
-        while lost and peers and not self.plan.replays and time.monotonic() < deadline:
+        alone = own is not None and self._is_sound(own) and self._can_go_on(own)
+        lost = not (self._can_begin() if own is None else alone or self._computes_again())
+        while lost and peers and time.monotonic() < deadline:
             newest = [(peer, record) for peer in peers if (record := peer.newest()) is not None]
             if any(_is_whole(peer.site, record) for peer, record in newest):
                 return
@@ -143,14 +145,17 @@ class ReturningReplica:
 
     def _can_begin(self) -> bool:
         """Say whether all input since the beginning is there."""
-        inlets = Inlets(self.plan, self.run)
-        return all(inlets.reader(stream).begins <= BEGIN for stream in self.plan.inlets)
+        return Inlets(self.plan, self.run).has_all_since({})
 
     def _is_sound(self, own: BatchRecord) -> bool:
         """Say whether its state is there, and all results that its logs may lack."""
         handed, ledger = Delivery(self.home).batch, self.site.ledger
         waiting = (ledger.get(batch) for batch in ledger.batches() if batch > handed)
         return _is_whole(self.site, own) and not any(results_gone(self.site, record) for record in waiting)
+
+    def _computes_again(self) -> bool:
+        """Say whether it can compute again by itself what is gone."""
+        return self.plan.replays and self.can_compute_again()
 
     def _own(self) -> BatchRecord | None:
         batches = self.site.ledger.batches()
@@ -171,17 +176,12 @@ class ReturningReplica:
             own_will_do = own is not None and self.back == "own" and self._can_go_on(own)
             return None if own_will_do else (peer, record)
         # One that is not ahead is worth it only to who has lost something, and cannot compute it again by itself.
-        return None if self.plan.replays or self._is_sound(own) else (peer, record)
+        return None if self._is_sound(own) or self._computes_again() else (peer, record)
 
     def _can_go_on(self, own: BatchRecord) -> bool:
         """Say whether its state is there, and all input since: for one that was out none is kept."""
-        inlets = Inlets(self.plan, self.run)
-        ends = {name: end for name, (_, end) in own.sources.items()}
-        kept = all(
-            inlets.reader(stream).begins <= (BEGIN if ends[c.root] is None else ends[c.root])
-            for stream, c in self.plan.inlets.items()
-        )
-        return kept and _is_whole(self.site, own)
+        done = {name: end for name, (_, end) in own.sources.items()}
+        return Inlets(self.plan, self.run).has_all_since(done) and _is_whole(self.site, own)
 
     def _linked(self, peer: Peer, record: BatchRecord, batch: int) -> tuple[Manifest, ...]:
         attempt, epoch = f"peer{uuid.uuid4().hex[:8]}", self.site.ledger.epoch
@@ -222,6 +222,11 @@ class ReturningReplica:
         delivery = Delivery(self.home)
         delivery.note(batch)
         delivery.close()
+
+
+def was_taken(record: BatchRecord) -> bool:
+    """Say whether a record is of a state that was taken from another: nothing was put out with it."""
+    return record.batch >= 0 and not record.outputs
 
 
 def _is_whole(site: Site, record: BatchRecord) -> bool:

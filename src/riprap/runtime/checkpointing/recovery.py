@@ -37,12 +37,16 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What it takes to bring an element's state back. ``start`` counts how often the element was started."""
+    """What it takes to bring an element's state back. ``run_folder`` is the run's, ``home`` the element's in it.
+
+    ``start`` counts how often the element was started.
+    """
 
     plan: Plan
     site: Site
     durable: Durable
     layouts: Mapping[str, str]
+    run_folder: Path
     home: Path
     start: int
     clock: Callable[[], float]

@@ -7,6 +7,10 @@
 A batch computed again has the number it had, and so the tags; its results are those that it had, which their digests
 confirm. So nothing is rolled back: who had them goes on, and who had not gets them now. Where memory is as it was,
 there is nothing to do; who dies on the way begins where it was. Somebody may have chosen an older cut to begin with.
+
+A replica that was out has no input of that time, and says of it on one record what another's state had come of
+(:mod:`riprap.runtime.checkpointing.peer`). A cut from before that is of no use to it, unless the input is there by
+chance.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from riprap.errors import CorruptValueError, FormatError, RunError
 from riprap.runtime.checkpointing.chosen_cut import chosen_cut, forget_choice
 from riprap.runtime.checkpointing.recovery import FRESH, Recovery, read_wishes, state_pages
 from riprap.runtime.crash import reach
+from riprap.runtime.inlets import Inlets, replicas_of
+from riprap.runtime.offsets import ACTIVE
 from riprap.runtime.task import Answer
 from riprap.state.checkpoints.restoring import Restored
 from riprap.state.ledger import BatchRecord, Output, page_prefix
@@ -47,7 +53,7 @@ class RollForward:
         with self._opened() as store:
             cuts = self._cuts(store) if store is not None else {}
             wanting = self._first_wanting(records, cuts)
-            usable, chosen = self._usable(batches), self._chosen()
+            usable, chosen = self._computable(records), self._chosen()
             intact = [batch for batch in usable if self._is_intact(records[batch])]
             if chosen is None and newest.batch in intact and newest.batch < wanting:
                 return -1
@@ -80,6 +86,34 @@ class RollForward:
         recovery.tell("state restored", element=self._element, seconds=seconds, host_lost=True)
         # What was noted of that may have gone with the power.
         return min(base, wanting - 1)
+
+    def can_run(self) -> bool:
+        """Say whether there is a batch whose state is there, or saved, and all input since; nothing is changed."""
+        batches = self._recovery.site.ledger.batches()
+        records = {batch: self._recovery.site.ledger.get(batch) for batch in batches}
+        if not records:
+            return True
+        done = {name: end for name, (_, end) in records[batches[-1]].sources.items()}
+        with self._opened() as store:
+            cuts = self._cuts(store) if store is not None else {}
+            based = any(
+                batch in cuts or self._is_intact(records[batch]) for batch in self._computable(records)
+            )
+        return based and Inlets(self._recovery.plan, self._recovery.run_folder).has_all_since(done)
+
+    def _computable(self, records: Mapping[int, BatchRecord]) -> list[int]:
+        """Return the usable batches after which all on record can be computed again, the newest first."""
+        computable, newest = list[int](), max(records)
+        for batch in self._usable(list(records)):
+            if batch < newest and not self._has_input(records[batch + 1]):
+                break
+            computable.append(batch)
+        return computable
+
+    def _has_input(self, record: BatchRecord) -> bool:
+        _, active = record.sources.get(ACTIVE, ({}, {}))
+        inlets = Inlets(self._recovery.plan, self._recovery.run_folder, replicas_of(active))
+        return inlets.has(record.sources)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Store | None]:
@@ -250,6 +284,11 @@ class RollForward:
         record = replace(record, manifests=manifests, outputs=outputs)
         self._recovery.site.ledger.write(record)
         return record
+
+
+def can_roll_forward(recovery: Recovery) -> bool:
+    """Say whether an element that must not lose anything can compute again what is gone, by itself."""
+    return RollForward(recovery, lambda name, batch: True).can_run()
 
 
 def _unbroken(batches: Sequence[int]) -> list[int]:
