@@ -18,6 +18,7 @@ from riprap_bench.answers import MEANING
 from riprap_bench.checkpoint_plan import Track
 from riprap_bench.measuring import Report, about, rounded
 from riprap_bench.replicas_cost import measure_cost
+from riprap_bench.replicas_doubles import measure_values
 from riprap_bench.replicas_model import measure_model
 from riprap_bench.replicas_plan import PARTS, SLICE, Part, Plan, Stretch
 from riprap_bench.replicas_quality import measure_quality
@@ -35,6 +36,8 @@ QUICK = Plan(
     cases=("unprotected", "exact"),
     stretches=(Stretch(name="generated", events=50_000, rate=1_000.0, section=1_000, offset=20_500),),
     outage=4.0,
+    doubles=Stretch(name="generated", events=20_000, rate=1_000.0, section=1_000, offset=8_000),
+    intervals=(2_000,),
     replications=50,
 )
 
@@ -120,4 +123,6 @@ def _measure(
             return measure_cost(plan, folder, track, keep)
         case "quality":
             return measure_quality(plan, folder, track, keep)
+        case "values":
+            return measure_values(plan, folder, track, keep)
     return measure_model(plan, track, parts)

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import riprap as rr
 from riprap.graph.options import RunOptions
 
-Part = Literal["switch", "hang", "ahead", "cost", "quality", "model"]
+Part = Literal["switch", "hang", "ahead", "cost", "quality", "values", "model"]
 PARTS: tuple[Part, ...] = get_args(Part)
 Variant = Literal["single", "placed", "group", "placed all", "all"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
@@ -51,6 +51,8 @@ MADE = Stretch(name="generated", events=300_000, rate=2_200.0, section=5_000, of
 # As riprap.apps.campaigns has them: 29,537 events that have a price and a size.
 SLICE = Stretch(name="real", events=29_537, rate=456.0, section=500, offset=10_250, source=REAL)
 
+DOUBLES = Stretch(name="generated", events=100_000, rate=1_000.0, section=1_000, offset=40_000)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -67,6 +69,9 @@ class Plan:
     cases: tuple[Case, ...] = CASES
     stretches: tuple[Stretch, ...] = (MADE, SLICE)
     outage: float = 16.0
+    doubles: Stretch = DOUBLES
+    # Of punctuations, in events.
+    intervals: tuple[int, ...] = (20_000, 2_000)
     replications: int = 1_000
     seed: int = SEED
 
@@ -87,6 +92,7 @@ class Plan:
             "ahead": around + self.hangs * _KILL_SECONDS,
             "cost": around + self.rounds * len(self.variants) * (_RUN_SECONDS + self.events / 400_000),
             "quality": sum(len(self.cases) * self.case_seconds(stretch) for stretch in self.stretches),
+            "values": 2 * (1 + len(self.intervals)) * self.case_seconds(self.doubles),
             "model": around + 11 * _POINT_SECONDS * self.replications / 1_000,
         }
         return {part: found[part] for part in self.only}

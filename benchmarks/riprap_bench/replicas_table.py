@@ -33,7 +33,7 @@ def table(result: Mapping[str, Any]) -> str:
     parts = result["parts"]
     struck = {name: parts[name] for name in _STRUCK if name in parts}
     shown = [_switching(struck)] if struck else []
-    for name, show in (("cost", _cost), ("quality", _quality), ("model", _model)):
+    for name, show in (("cost", _cost), ("quality", _quality), ("values", _values), ("model", _model)):
         if name in parts:
             shown.append(show(parts[name]))
     return "\n\n".join([*shown, *(_about(name, part["about"]) for name, part in parts.items())])
@@ -111,6 +111,27 @@ def _quality(part: Mapping[str, Any]) -> str:
     )
     skipped = "".join(f" Skipped: {name}, {why}." for name, why in part["skipped"].items())
     return f"{grid(head, rows)}\n\nDown for {part['outage']:g} s. {feeds}.{skipped}"
+
+
+def _values(part: Mapping[str, Any]) -> str:
+    rows = []
+    for case in part["cases"]:
+        by_tags = case["every"] is None
+        how = "by tags" if by_tags else f"by values, a punctuation every {case['every']:,} events"
+        rows.append(
+            [
+                f"{how}{', one is killed' if case['struck'] else ''}",
+                f"{case['lost']:,}",
+                f"{case['doubled']:,}",
+                "" if by_tags else f"{case['table_bytes'] / 1e6:,.2f} MB",
+                "" if by_tags else f"{case['us_a_tuple']:.1f} µs",
+            ]
+        )
+    head = ["everything twice, duplicates found", "bargains lost", "doubled", "table", "a tuple"]
+    return (
+        f"{grid(head, rows)}\n\n{part['events']:,} events at {part['rate']:g}/s, {part['right_rows']:,} bargains; "
+        f"down for {part['outage']:g} s."
+    )
 
 
 def _model(part: Mapping[str, Any]) -> str:

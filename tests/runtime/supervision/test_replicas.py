@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
-from tests.runtime.harness import Programs, only_run, page_folder, read_parts, whole
+from tests.runtime.harness import Programs, only_run, page_folder, read_parts, wait_until, whole
 from tests.runtime.supervision.replicated import SINKS, Feeding, Scene, replicated
 from tests.runtime.supervision.watched import ROWS, expected, put_file
+from tests.services.standalone import CORES, Standalone
 
 import riprap as rr
-from riprap.runtime import Patience, supervise
+from riprap.channels import ChannelReader
+from riprap.runtime import Patience, Supervised, supervise
 from riprap.runtime.supervision.failures import SPARK_GONE
+from riprap.runtime.supervision.process import DriverProcess
 from riprap.runtime.supervision.real_crashes import workers_of
 from riprap.state.ledger import BatchRecord, Ledger
 
@@ -118,6 +123,81 @@ def test_plain_failover_loses_what_it_says_and_nothing_else(runs: Path, tmp_path
     assert held == whole_output
 
 
+def test_a_replica_that_hangs_before_it_has_spark_holds_up_nobody(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    app.replicate("hot", "sums", "counts", detect=DETECT)
+    patience = Patience(silent=60.0, starting=600.0)
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), patience=patience, spare=False) as run:
+        scene = Scene(run)
+        # It has just been started, and has loaded nothing yet.
+        hanging = psutil.Process(starting(run, "hot~a").pid)
+        hanging.suspend()
+        with Feeding(tmp_path / "calls") as feeding:
+            scene.until(lambda: all(run.progress().tuples_out.values()))
+            assert scene.replicas("hot") == ("hot~b", "hot~a")
+            assert [e["replica"] for e in scene.events("replica late")] == ["a"]
+            assert not scene.events("failure")
+            # What hangs dies in the end, and comes back as another.
+            hanging.kill()
+            scene.until(lambda: {e["element"] for e in scene.events("state taken")} == {"sums~a", "counts~a"})
+            scene.kill("hot~b")
+            scene.until_active("hot~a")
+            scene.until_further()
+        scene.until(lambda: run.progress().tuples_in >= feeding.files * ROWS)
+    assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
+
+
+@pytest.mark.slow
+def test_each_replica_has_a_master_of_its_own_and_one_is_lost(runs: Path, tmp_path: Path) -> None:
+    app = replicated(tmp_path / "calls", tmp_path / "out")
+    # Executors come after the session: it is told how many tasks they will take.
+    config = {
+        "spark.log.level": "OFF",
+        "spark.executor.memory": "512m",
+        "spark.default.parallelism": str(CORES),
+    }
+    options = replace(OPTIONS, runs=runs, config=config, pages=tmp_path / "pages")
+    with Standalone() as one, Standalone() as two:
+        app.replicate("hot", "sums", "counts", detect=DETECT, hosts=[one.url, two.url])
+        patience = Patience(silent=60.0, starting=600.0)
+        with supervise(app.graph(), options, patience=patience, spare=False) as run:
+            scene = Scene(run)
+            until_through(scene, tmp_path / "calls", 1)
+            for cluster in (one, two):
+                wait_until(lambda cluster=cluster: cluster.applications == 1)
+            # The master of the active one goes, with its worker and its executors; its driver is none of them.
+            active, other = scene.replicas("hot")
+            lost = one if active == "hot~a" else two
+            lost.kill()
+            until_through(scene, tmp_path / "calls", 2)
+            assert scene.replicas("hot") == (other, active)
+            # It would wait for its master for as long as a batch may take.
+            lost.start()
+            scene.kill(active)
+            scene.until_back(active)
+            until_through(scene, tmp_path / "calls", 3)
+    assert found(tmp_path / "out") == {name: expected(range(4))[name] for name in SINKS}
+    assert {e["element"] for e in scene.events("state taken")} >= {
+        f"sums~{active[-1]}",
+        f"counts~{active[-1]}",
+    }
+
+
+def until_through(scene: Scene, calls: Path, file: int) -> None:
+    """Let a file come, the next one, and wait until sinks have all that comes of it."""
+    put_file(calls, file)
+    rows = {name: len(expected(range(file + 1))[name]) for name in SINKS}
+    scene.until(lambda: all(scene.run.progress().tuples_out[name] >= rows[name] for name in SINKS))
+
+
+def starting(run: Supervised, name: str) -> DriverProcess:
+    """Return a process as soon as it is started."""
+    process = run._supervisor._processes[name]
+    wait_until(lambda: process.driver is not None)
+    assert process.driver is not None
+    return process.driver
+
+
 @pytest.mark.slow
 def test_full_replication_outlives_any_single_crash(runs: Path, tmp_path: Path) -> None:
     app = replicated(tmp_path / "calls", tmp_path / "out")
@@ -165,6 +245,48 @@ def test_replicas_of_a_region_come_back_from_each_other_or_from_a_cut(runs: Path
             scene.until_back(replica)
     assert found(tmp_path / "out") == {name: expected(range(feeding.files))[name] for name in SINKS}
     assert scene.events("computed again")
+
+
+def test_one_that_took_anothers_state_and_loses_it_needs_no_input_from_before(
+    runs: Path, tmp_path: Path
+) -> None:
+    calls, files = tmp_path / "calls", itertools.count(1)
+    app = replicated(calls, tmp_path / "out", cut_by_file=True)
+    app.replicate("hot", "sums", "counts", detect=DETECT)
+
+    def next_file() -> None:
+        until_through(scene, calls, next(files))
+
+    patience = Patience(silent=60.0, starting=600.0)
+    with supervise(app.graph(), replace(OPTIONS, runs=runs), patience=patience, spare=False) as run:
+        scene = Scene(run)
+        next_file()
+        active, other = scene.replicas("hot")
+        scene.until(lambda: newest_frontier(run.folder, f"sums~{other[-1]}") is not None)
+        # While it is out its input goes: the others make cuts, one after each file.
+        first = starting(run, other)
+        scene.kill(other)
+        scene.until(lambda: starting(run, other) is not first)
+        hanging = psutil.Process(starting(run, other).pid)
+        hanging.suspend()
+        before = newest_frontier(run.folder, f"sums~{other[-1]}")
+        channel = ChannelReader(run.folder / "channels" / "calls@caller", "nobody")
+        while channel.begins <= before:
+            next_file()
+        hanging.resume()
+        scene.until_back(other)
+        assert len(scene.events("state taken")) == 2
+        # No file comes, and so no cut is due.
+        assert scene.lose_host(other).pages
+        scene.until_back(other)
+        next_file()
+        scene.kill(active)
+        scene.until_active(other)
+        next_file()
+        scene.until_back(active)
+    came = range(next(files))
+    assert found(tmp_path / "out") == {name: expected(came)[name] for name in SINKS}
+    assert not scene.events("results differ")
 
 
 @pytest.mark.slow
