@@ -64,7 +64,7 @@ class BatchRunner:
         self.saver: Saver | None = None
         self.late: LateCuts | None = None
         self._retention = Retention(site)
-        self._asked_from = self._forgotten = 0
+        self._asked_from = self._forgotten = self._entered = 0
         self._clock = clock
         self._behind = BackgroundThread(f"{plan.name} publishes", _BEHIND)
         self.last: BatchRecord | None = None
@@ -126,7 +126,7 @@ class BatchRunner:
         if self.late is not None and self.saver is not None:
             self.late.look(self.saver.cut)
         elif self.late is not None:
-            self.late.look_without_state(self._handed.batch)
+            self.late.look_without_state(self._handed.batch, self._entered)
         self._behind.check()
 
     def _write_due(self, publisher: FilePublisher) -> None:
@@ -212,6 +212,7 @@ class BatchRunner:
         line = self._meter.add(record, answers, began, gathered, published)
         if self.saver is not None:
             line["checkpoints"] = self.saver.statuses(published, batch)
+        self._entered += sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
         self._folder.metrics({"element": self._plan.name, **line})
         reach("counted", batch, self._plan.name)
         self._handed.note(batch)

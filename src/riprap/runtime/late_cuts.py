@@ -8,7 +8,7 @@
 
 Until it is complete no other cut is begun, and all input since the one before it is kept. An element without state has
 a cut with every batch; what is kept is the input of batches that sinks do not have, and these are looked at once a
-period.
+period, or when there are many rows of it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ from riprap.runtime.file_publisher import FilePublisher
 
 if TYPE_CHECKING:
     from riprap.runtime.launch import Launch
+
+
+# So many rows an element without state keeps for the file of a sink. Chains of operators that kept what came in for
+# eight seconds, 400 MB, had 5 to 8% less throughput, nearly all of it spent in the kernel; with one second's, 1%.
+_KEPT_ROWS = 1_000_000
 
 
 class Taker(Protocol):
@@ -57,12 +62,14 @@ class LateCuts:
         self._since = 0.0
         self._hurried = False
         self._period = period
-        self._noted, self._noted_at = -1, clock()
+        self._noted, self._noted_at, self._noted_rows = -1, clock(), 0
 
-    def look_without_state(self, handed: int) -> None:
-        """Look at the newest batch that was handed over when the period began."""
-        if self._period is not None and self._clock() - self._noted_at >= self._period:
-            self._noted, self._noted_at = handed, self._clock()
+    def look_without_state(self, handed: int, rows: int) -> None:
+        """Look at the newest batch that was handed over when the period began; ``rows`` came in up to it."""
+        if self._period is None:
+            return
+        if self._clock() - self._noted_at >= self._period or rows - self._noted_rows >= _KEPT_ROWS:
+            self._noted, self._noted_at, self._noted_rows = handed, self._clock(), rows
         self.look(self._noted)
 
     def look(self, cut: int) -> None:
