@@ -31,6 +31,7 @@ from riprap.runtime.site import EXECUTOR, Site
 from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.switch import read_switch
 from riprap.runtime.task import save_plan
+from riprap.runtime.window_log import WindowLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Launch:
 
         ``peers`` gives its copies in other replicas, if it is in a group.
         """
-        if plan.protected and EXECUTOR in site.pages.folder:
+        if (plan.protected or plan.recorded is not None) and EXECUTOR in site.pages.folder:
             raise RunError(
                 f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
             )
@@ -70,6 +71,7 @@ class Launch:
                 site.results,
                 holds=plan.holds,
                 replica=plan.replica,
+                windows=self._windows(plan, home),
             )
             for outlet in plan.graph.of_kind(Outlet)
         }
@@ -100,6 +102,12 @@ class Launch:
         else:
             site.ledger.begin(plan.buckets)
         return Element(plan, site, home, setting, outlets, self)
+
+    def _windows(self, plan: Plan, home: Path) -> WindowLog | None:
+        operator = plan.recorded
+        if operator is None or operator.recording is None:
+            return None
+        return WindowLog(operator.recording, home, self.folder.event, operator=operator.name)
 
     def recovery(self, plan: Plan, site: Site) -> Recovery:
         """Return what brings back state that is gone."""
