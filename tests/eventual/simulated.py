@@ -13,6 +13,7 @@ import pyarrow as pa
 import riprap as rr
 from riprap.channels.tags import tag_columns
 from riprap.compiler import Plan, compile_graph
+from riprap.runtime.checkpointing.recollection import Recollection
 from riprap.stage.arrival import ReadRows
 from riprap.stage.batch import clock_page, compute, take_in
 from riprap.stage.fused import Outcome, State
@@ -79,39 +80,45 @@ class SimulatedElement:
         self.log.append(Segment(outputs, controls, now, clock))
         self.input.append((rows, tasks, ends))
 
-    def lose(self, upto: int) -> tuple[int, int]:
-        """Lose all memory, and come back from the log up to a batch; return from which, and how many windows.
+    def lose(self, upto: int) -> Recollection:
+        """Lose all memory, and come back from the log up to a batch; return what was found there.
 
         What is computed again beyond that batch is compared with what the log has of it.
         """
-        open_then = self.log[upto].open if upto >= 0 else 0
-        found = ReadBack(open_then)
+        found = ReadBack(self.log[upto].open if upto >= 0 else 0)
         for batch in range(upto, -1, -1):
             if found.complete:
                 break
             for control in self.log[batch].controls:
                 found.add(batch, control)
-        oldest, recollection = found.recollect()
+        oldest, page = found.recollect()
         base = upto if oldest is None else oldest
+        clock = self.log[base].clock if base >= 0 else None
+        recollection = Recollection(batch=upto, base=base, page=page, clock=clock)
+        self.come_back(recollection)
+        return recollection
+
+    def come_back(self, found: Recollection) -> None:
+        """Lose all memory, and come back by what was found in a log."""
         self.state = dict.fromkeys(self.plan.slots, ())
-        if recollection is not None:
-            for slot, page in recollected(self.plan, recollection, base).items():
+        if found.page is not None:
+            for slot, page in recollected(self.plan, found.page, found.base).items():
                 self.state[slot] = (page,)
         operator = self.plan.recorded
         assert operator is not None
-        clock = self.log[base].clock if base >= 0 else None
-        if clock is not None:
+        if found.clock is not None:
             assert operator.clock is not None
-            self.state[clock_slot(operator.clock)] = (clock_page(self.plan, clock),)
-        for batch in range(base + 1, len(self.log)):
+            self.state[clock_slot(operator.clock)] = (clock_page(self.plan, found.clock),)
+        for batch in range(found.base + 1, len(self.log)):
             rows, tasks, ends = self.input[batch]
-            outputs, controls, clock = self._compute(rows, batch, tasks, NOTHING_DUE, recollection, ends)
-            if batch <= upto:
+            outputs, controls, clock = self._compute(rows, batch, tasks, NOTHING_DUE, found.page, ends)
+            if batch <= found.batch:
                 assert not controls, "what is in the log is recorded once more"
             else:
                 assert outputs == self.log[batch].outputs, f"batch {batch} comes out otherwise"
+                # What was due then is not now.
+                self.log[batch] = replace(self.log[batch], controls=controls)
             assert clock == self.log[batch].clock
-        return base, open_then
 
     def contents(self) -> dict[str, dict[int, Any]]:
         """Return what each key holds, slot by slot; without the index, which may be older after a loss."""
@@ -231,8 +238,7 @@ def check_losses(
         golden.check_index()
     for upto in range(-1, len(batches)):
         lost = SimulatedElement(golden.plan, log=list(golden.log), input=list(golden.input))
-        base, _ = lost.lose(upto)
-        assert base <= upto
+        assert lost.lose(upto).base <= upto
         assert lost.contents() == golden.contents()
         lost.check_index()
     return golden
