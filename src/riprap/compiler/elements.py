@@ -248,6 +248,12 @@ def _check_replays(graph: Graph, element: Draft) -> None:
     elif others:
         what = "whose table of then nobody has" if others[0].looks_up else "with a state of its own"
         why = f"'{element.name}' also has {others[0].kind} '{others[0].name}', {what}"
+    elif element.records and len(element.operators) > 1:
+        beside = next(o for o in element.operators if o is not operator)
+        raise GraphError(
+            f"{operator}: protect=rr.eventual(...) records its windows in a log of its own results, and '{beside.name}' "
+            f"is placed in '{element.name}' with it. Place it alone"
+        )
     elif graph.restarts.get(element.name, "resume") == "live":
         why = f"'{element.name}' restarts live, which would lose tuples"
     else:
