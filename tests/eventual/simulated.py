@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 import riprap as rr
-from riprap.channels.tags import tag_columns
 from riprap.compiler import Plan, compile_graph
 from riprap.runtime.checkpointing.recollection import Recollection
 from riprap.stage.arrival import ReadRows
@@ -29,9 +28,10 @@ from riprap.stage.recording import (
 from riprap.state.footprints import CLOSED, OPEN, ReadBack, holding, kinds_in
 from riprap.state.windows import counters_of, gather, hashes_of, keys_in, merge, restrict
 
-Rows = Sequence[Mapping[str, Any]]
+PUNCTUATION = "a punctuation"
+Rows = Sequence[Mapping[str, Any] | str]
 NOTHING_DUE = RecordOrder()
-# Of each stream that comes in, its rows in a batch; an integer in place of a row is a punctuation.
+# Of each stream that comes in, its rows in a batch, and punctuations among them.
 BatchRows = Mapping[str, Rows]
 
 
@@ -203,18 +203,25 @@ class SimulatedElement:
 
     def _read(self, stream: str, number: int, rows: BatchRows, batch: int) -> ReadRows:
         schema = self.plan.graph[stream].schema
-        given = list(rows.get(stream, ()))
+        both = list(rows.get(stream, ()))
+        marks = np.flatnonzero([each == PUNCTUATION for each in both])
+        given = [each for each in both if each != PUNCTUATION]
         table = pa.Table.from_pylist(given, schema)
-        depth = len(tag_columns(self.plan.inlets[stream].tags))
-        tags = [np.full(len(given), batch), np.full(len(given), number), np.arange(len(given)) * 2]
-        tags += [np.zeros(len(given), np.int64)] * (depth - 3)
+
+        def tags_at(places: np.ndarray) -> tuple[np.ndarray, ...]:
+            head = (np.full(len(places), batch), np.full(len(places), number), places)
+            more = (np.zeros(len(places)),) * (self.plan.inlets[stream].tags - 3)
+            return tuple(numbers.astype(np.int64) for numbers in (*head, *more))
+
+        places = np.setdiff1d(np.arange(len(both)), marks)
         columns = {
             name: table.column(name).combine_chunks()
             if table.num_rows
             else pa.array([], schema.field(name).type)
             for name in schema.names
         }
-        return ReadRows(columns, np.arange(len(given)), tuple(t.astype(np.int64) for t in tags))
+        punctuations = tags_at(marks) if len(marks) else ()
+        return ReadRows(columns, np.arange(len(given)), tags_at(places), punctuations)
 
 
 def _travelled(page: pa.RecordBatch) -> pa.RecordBatch:
@@ -236,7 +243,9 @@ def check_losses(
     for number, rows in enumerate(batches):
         golden.run(rows, tasks=tasks[number % len(tasks)], order=orders[number % len(orders)])
         golden.check_index()
-    for upto in range(-1, len(batches)):
+    golden.run({}, ends=True)
+    golden.check_index()
+    for upto in range(-1, len(batches) + 1):
         lost = SimulatedElement(golden.plan, log=list(golden.log), input=list(golden.input))
         assert lost.lose(upto).base <= upto
         assert lost.contents() == golden.contents()

@@ -94,7 +94,7 @@ class Recorded:
         lost.come_back(found)
         assert lost.contents() == self.element.contents()
         self.element = lost
-        self.windows.take_up(found, sizes_of(self.log, after=self.windows.after))
+        self.windows.take_up(found, sizes_of(self.log, after=self.windows.after, upto=10**6))
         # What was set aside is put into the log again.
         for batch in range(self.writer.batch + 1, len(self.element.log)):
             self._put(batch)

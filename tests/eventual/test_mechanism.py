@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.eventual.simulated import check_losses
+from tests.eventual.simulated import PUNCTUATION, check_losses
 
 import riprap as rr
 from riprap.stage.recording import RecordOrder
@@ -28,6 +28,30 @@ def aggregate(
             protect=POLICY,
         )  # fmt: skip
         app.sink("out", sums, rr.memory())
+        return app
+
+    return build
+
+
+def by_clock(kind: str) -> Callable[[], rr.Application]:
+    def build() -> rr.Application:
+        app = rr.Application("clocked")
+        source = app.source("source", rr.rows([], "k string, v bigint, at timestamp"))
+        clock = app.clock("clock", rr.rows([], "time timestamp"), time="time")
+        window = rr.sliding(time="4s")
+        if kind == "deduplicate":
+            out = app.deduplicate("once", source, by="k", time="3s", clock=clock, protect=POLICY)
+        elif kind == "join":
+            other = app.source("other", rr.rows([], "k string, w bigint, at timestamp"))
+            out = app.join("both", source, other, by="k", windows=(window, window), select="k, v, w", outer="full",
+                           clock=clock, protect=POLICY)  # fmt: skip
+        else:
+            whole = kind == "tumbling"
+            out = app.aggregate(
+                "sums", source, by="k", window=rr.tumbling(time="4s") if whole else window,
+                emit=None if whole else rr.every(time="2s"), clock=clock, select="sum(v) as t", protect=POLICY,
+            )  # fmt: skip
+        app.sink("out", out, rr.memory())
         return app
 
     return build
@@ -72,6 +96,11 @@ KINDS: dict[str, Callable[[], rr.Application]] = {
     "a window of one tuple": aggregate(rr.tumbling(tuples=1)),
     "tumbling by time": aggregate(rr.tumbling(time="4s", on="at")),
     "by change": aggregate(rr.tumbling(delta=3, on="v")),
+    "by punctuation": aggregate(rr.tumbling(punctuation=True)),
+    "by a clock, sliding": by_clock("sliding"),
+    "by a clock, tumbling": by_clock("tumbling"),
+    "by a clock, deduplicate": by_clock("deduplicate"),
+    "by a clock, join": by_clock("join"),
     "without a key": aggregate(rr.tumbling(tuples=5), by=()),
     "functor": functor,
     "deduplicate": deduplicate,
@@ -81,15 +110,18 @@ KINDS: dict[str, Callable[[], rr.Application]] = {
 }
 
 
-def random_batches(chance: random.Random, keys: int, batches: int) -> list[dict[str, list[dict[str, Any]]]]:
+def random_batches(chance: random.Random, keys: int, batches: int) -> list[dict[str, list[Any]]]:
     """Draw batches of random sizes: some keys come often, some seldom, and time goes on."""
     now, made = 0, []
     for _ in range(batches):
-        batch: dict[str, list[dict[str, Any]]] = {"source": [], "other": []}
+        batch: dict[str, list[Any]] = {"source": [], "other": [], "clock": []}
         for _ in range(chance.choice([0, 1, 3, 8, 20])):
             now += chance.choice([0, 0, 1, 2])
             key = f"k{int(chance.random() ** 2 * keys)}"
             row = {"k": key, "at": START + timedelta(seconds=now)}
+            if chance.random() < 0.2:
+                batch["clock"].append({"time": START + timedelta(seconds=now)})
+                batch["source"].append(PUNCTUATION)
             if chance.random() < 0.5:
                 batch["source"].append({**row, "v": chance.randrange(9)})
             else:

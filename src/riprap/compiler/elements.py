@@ -251,8 +251,8 @@ def _check_replays(graph: Graph, element: Draft) -> None:
     elif element.records and len(element.operators) > 1:
         beside = next(o for o in element.operators if o is not operator)
         raise GraphError(
-            f"{operator}: protect=rr.eventual(...) records its windows in a log of its own results, and '{beside.name}' "
-            f"is placed in '{element.name}' with it. Place it alone"
+            f"{operator}: protect=rr.eventual(...) records its windows in a log of its own results, and "
+            f"'{beside.name}' is placed in '{element.name}' with it. Place it alone"
         )
     elif graph.restarts.get(element.name, "resume") == "live":
         why = f"'{element.name}' restarts live, which would lose tuples"

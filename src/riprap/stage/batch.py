@@ -99,8 +99,8 @@ def clock_page(plan: Plan, time: int) -> pa.RecordBatch:
 
 
 def clock_time(pages: Pages) -> int | None:
-    """Return the time of a clock, of all whose time the newest of some pages says; None if it has not ticked."""
-    return int(counters_of(pages[0])[0, 1]) if pages and pages[0].num_rows else None
+    """Return the time of a clock by its pages, None if it has not ticked. It never falls."""
+    return max((int(counters_of(page)[:, 1].max()) for page in pages if page.num_rows), default=None)
 
 
 def _clock_keys(plan: Plan, span: tuple[int, int]) -> KeyTable:

@@ -84,7 +84,7 @@ class FromLog(RollForward):
         )
 
     def _sizes(self) -> dict[int, tuple[int, int]]:
-        return sizes_of(self._outflow.log, after=self._windows.after)
+        return sizes_of(self._outflow.log, after=self._windows.after, upto=self._outflow.published)
 
     def _load(self, records: dict[int, BatchRecord], found: Recollection) -> RecordOrder:
         """Put the windows that were found into host memory, and those with the oldest record into the state."""

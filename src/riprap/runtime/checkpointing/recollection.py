@@ -53,11 +53,11 @@ def recollect(log: Path, *, upto: int, after: int, tell: Tell, operator: str) ->
     return Recollection(batch=reached, base=reached, damaged=damaged)
 
 
-def sizes_of(log: Path, *, after: int) -> dict[int, tuple[int, int]]:
-    """Return the entries, and the tuples read, of each batch in a log."""
+def sizes_of(log: Path, *, after: int, upto: int) -> dict[int, tuple[int, int]]:
+    """Return the entries, and the tuples read, of each batch in a log between two."""
     sizes = {}
     for name in list_segments(log):
-        if name.batch <= after:
+        if not after < name.batch <= upto:
             continue
         try:
             windows = _open(log, name).footer.windows or {}
