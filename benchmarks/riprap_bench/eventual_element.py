@@ -27,6 +27,7 @@ from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import Outcome
 from riprap.stage.recording import RecordOrder, leave_out, put_in, recollected, record_windows
 from riprap.state.footprints import CHECK, kinds_in
+from riprap.state.windows import merge
 
 # Native; records of windows made and not written; records in the log.
 How = Literal["none", "memory", "log"]
@@ -45,6 +46,8 @@ class RecordingElement:
     how: How = "log"
     terms: WindowTerms = field(default_factory=WindowTerms)
     seed: int = 7
+    # What a cut would save each time that so many tuples have come in, for comparison; 0: none is worked out.
+    cut_every: int = 0
 
     def __post_init__(self) -> None:
         self.plan = _plan(self.items, self.window)
@@ -70,7 +73,8 @@ class RecordingElement:
         self._reader = ChannelReader(self.log, "reader")
         self.windows = WindowLog(self.terms, home, self._tell, operator="means")
         self.batches: list[ReadRows] = []
-        self.bytes = self.checks = 0
+        self.bytes = self.checks = self.cut_bytes = 0
+        self._since_cut: tuple[int, pa.RecordBatch | None] = (0, None)
 
     def _tell(self, kind: str, **details: Any) -> None:
         """Nobody looks at events here."""
@@ -106,7 +110,18 @@ class RecordingElement:
         self._state = {slot: outcome.pages_of(slot, older) for slot, older in self._state.items()}
         taken = time.process_time() - began
         self.batches.append(rows)
+        if self.cut_every and "means/0" in outcome.fresh:
+            self._cut(rows.rows, outcome.fresh["means/0"])
         return taken
+
+    def _cut(self, rows: int, fresh: pa.RecordBatch) -> None:
+        """Work out what a cut saves: what came in since the one before, and still counts."""
+        count, page = self._since_cut
+        count, page = count + rows, fresh if page is None else merge(fresh, page)
+        if count >= self.cut_every:
+            self.cut_bytes += page.nbytes
+            count, page = 0, None
+        self._since_cut = count, page
 
     def _compute(self, rows: ReadRows, batch: int, left_out: pa.RecordBatch | None = None) -> Outcome:
         arrival = take_in(self.plan, {"bought": rows}, (0, _BUCKETS), batch=batch)
@@ -161,6 +176,8 @@ class RecordingElement:
             "extent": status["extent"],
             "open": status["open"],
             "checks": self.checks,
+            "record_bytes": self.bytes / sum(batch.rows for batch in self.batches),
+            "cut_bytes": self.cut_bytes / sum(batch.rows for batch in self.batches),
         }
 
     def _contents(self) -> tuple[int, int]:
