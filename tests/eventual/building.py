@@ -43,3 +43,35 @@ def expected(count: int, *, size: int = 9) -> list[dict[str, int]]:
             found.append({"k": row["k"], "t": total, "f": window[0]["seq"], "l": row["seq"]})
             window.clear()
     return found
+
+
+def several(out: Path, count: int, protect: rr.Policy | None) -> rr.Application:
+    """Join, drop what comes again, and count with variables: an element each, and a sink each."""
+    app = rr.Application("several")
+    source = app.source("source", rr.rows(rows(count), SCHEMA), protect=rr.consistent(period="300ms"))
+    low = app.functor("low", source, where="v < 50")
+    high = app.functor("high", source, where="v >= 50")
+    window = rr.sliding(tuples=2)
+    both = app.join(
+        "both",
+        low,
+        high,
+        by="k",
+        windows=(window, window),
+        select="low.seq as l, high.seq as h",
+        protect=protect,
+    )
+    stamped = app.functor("stamped", source, select="seq, k, timestamp_micros(seq * 1000000) as at")
+    once = app.deduplicate("once", stamped, by="k", time="90s", on="at", protect=protect)
+    counts = app.functor(
+        "counts",
+        source,
+        by="k",
+        variables={"n": "0L"},
+        update="n + v as n",
+        select="seq, k, n",
+        protect=protect,
+    )
+    for stream in (both, once, counts):
+        app.sink(f"{stream.name}_out", stream, rr.parquet(out / stream.name, roll=0))
+    return app
