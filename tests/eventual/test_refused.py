@@ -9,6 +9,7 @@ import pytest
 
 import riprap as rr
 from riprap.compiler import compile_graph, explain
+from riprap.drawing import draw_svg, draw_text
 from riprap.graph.guarantees import guarantees
 from riprap.protection import WindowTerms
 
@@ -109,3 +110,14 @@ def test_outside_of_a_region_its_state_is_not_what_is_lost() -> None:
     app.sink("out", sums(app, sales), rr.parquet("out"))
     held = guarantees(app.graph())["out"]["host"]
     assert (held.word, held.why) == ("at most once", ("results that are not published yet are lost",))
+
+
+def test_a_drawing_says_whose_windows_are_recorded() -> None:
+    app, sales = described()
+    app.sink("out", sums(app, sales), rr.memory())
+    counts = app.functor("counts", sales, variables={"n": "0L"}, update="n + 1 as n", protect=POLICY)
+    app.sink("all", counts, rr.memory())
+    drawn = draw_text(app.graph())
+    assert "3 tuples, recorded" in drawn
+    assert drawn.count("recorded") == 2
+    assert "3 tuples, recorded" in draw_svg(app.graph())

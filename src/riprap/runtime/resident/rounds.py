@@ -57,8 +57,10 @@ class Rounds:
             seconds = [task["seconds"] for task in read]
             if self._shares(pieces):
                 parts = [part for task in read for part in task["parts"]]
+        # Of most elements nothing is recorded, and nothing is said of it.
+        more = {} if record == _NOTHING_DUE else {"record": record}
         work = [
-            _order("compute", batch, piece, parts=parts, seconds=s, record=record)
+            _order("compute", batch, piece, parts=parts, seconds=s, **more)
             for piece, s in zip(pieces, seconds, strict=True)
         ]
         self._coordinator.give(work, stay=self._stay)

@@ -103,7 +103,7 @@ class Resident:
             tables=tables_of(plan.graph, setting.tables, batch),
             read_seconds=work["seconds"] + time.perf_counter() - began,
             end=piece.end(batch),
-            order=RecordOrder(**work["record"]),
+            order=RecordOrder(**work.get("record", {})),
         )
         return answer.to_json()
 
