@@ -104,7 +104,7 @@ def _flip(log: Path, *, back: int, at: int) -> int:
 @pytest.mark.parametrize(
     ("back", "at"),
     [
-        pytest.param(0, -1, id="the end of the newest"),
+        pytest.param(0, -1, id="the end of the newest", marks=slow),
         pytest.param(3, -20, id="the footer of an older one", marks=slow),
         pytest.param(2, None, id="records of an older one", marks=slow),
     ],
