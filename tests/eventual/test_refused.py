@@ -24,6 +24,9 @@ def described(protect: Any = None) -> tuple[rr.Application, rr.Stream]:
 class Counts(rr.CustomOperator):
     """Counts, in an object."""
 
+    def on_tuple(self, port: int | str, tuple: dict[str, Any]) -> None:
+        self.submit({"n": 1})
+
 
 @pytest.mark.parametrize(
     ("add", "why"),
@@ -33,7 +36,7 @@ class Counts(rr.CustomOperator):
             "tuples= counts all of the stream in one. Write time=",
         ),
         (
-            lambda a, s: a.custom("c", Counts, s, schema="n bigint", by="item", protect=POLICY),
+            lambda a, s: a.custom("c", Counts, s, schema="n bigint", protect=POLICY),
             "a custom keeps more than windows, each under its key. Write rr.checkpoint",
         ),
         (
