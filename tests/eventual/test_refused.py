@@ -27,6 +27,12 @@ class Counts(rr.CustomOperator):
     def on_tuple(self, port: int | str, tuple: dict[str, Any]) -> None:
         self.submit({"n": 1})
 
+    def checkpoint(self) -> int:
+        return 1
+
+    def reset(self, saved: int) -> None:
+        """Nothing is remembered."""
+
 
 @pytest.mark.parametrize(
     ("add", "why"),
