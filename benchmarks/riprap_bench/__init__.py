@@ -1,7 +1,7 @@
 """Benchmarks that check the answer as well as the time, against the other ways to do it on Spark.
 
     >>> sorted(BENCHMARKS)
-    ['adapters', 'bargain', 'checkpoint', 'faults', 'kill', 'latency', 'model', 'operators', 'regions',
+    ['adapters', 'bargain', 'checkpoint', 'eventual', 'faults', 'kill', 'latency', 'model', 'operators', 'regions',
      'replicas', 'san', 'wafer']
 
 A benchmark writes nothing but temporary files. Its result is one JSON object, and `table` shows it to people.
@@ -18,6 +18,7 @@ from riprap_bench import (
     adapters,
     bargain,
     checkpoint,
+    eventual,
     faults,
     kill,
     latency,
@@ -109,6 +110,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             takes=("only", "repetitions", "seconds", "long_seconds"),
             long=True,
             goes_on=True,
+        ),
+        Benchmark(
+            name="eventual",
+            summary="what recording windows in the output log costs, and how long it takes to come back by them",
+            run=eventual.run,
+            table=eventual.table,
         ),
         Benchmark(
             name="replicas",

@@ -34,7 +34,7 @@ Protection
     checkpoint          saved now and then, by itself
     autonomous          outside of consistent regions
     consistent          begins a region whose results count exactly once
-    eventual            modelled and injected, not carried out yet
+    eventual            each open window recorded in the output log of its operator
 
 Run it
     RunOptions          what app.run(...) and riprap run take

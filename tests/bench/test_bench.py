@@ -46,6 +46,7 @@ def test_every_benchmark_is_listed_under_its_name() -> None:
         "operators": "operators",
         "adapters": "adapters",
         "checkpoint": "checkpoint",
+        "eventual": "eventual",
         "faults": "faults",
         "kill": "kill",
         "latency": "latency",

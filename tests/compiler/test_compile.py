@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -80,15 +81,22 @@ def refused(graph: rr.Graph, kind: type[Exception] = rr.NotYetError) -> str:
     return str(caught.value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Someday(rr.Policy):
+    """A policy that this version knows, and does not carry out."""
+
+    CARRIED_OUT: ClassVar[bool] = False
+
+
 def test_policies_are_refused_and_never_dropped() -> None:
     s = Sketch()
     counts = s.app.aggregate(
-        "counts", s.source(), by="k", window=ONE, select="count(*) as n", protect=rr.eventual(every="2s")
+        "counts", s.source(), by="k", window=ONE, select="count(*) as n", protect=Someday()
     )
     graph = s.done(counts)
 
     assert refused(graph) == (
-        f"operator 'counts' ({graph['counts'].location}): protect=Eventual(every=2.0) is not carried out by "
+        f"operator 'counts' ({graph['counts'].location}): protect=Someday() is not carried out by "
         "this version. Remove it to run unprotected"
     )
     with pytest.raises(rr.NotYetError):

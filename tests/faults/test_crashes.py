@@ -74,7 +74,7 @@ PROTECTIONS: dict[str, Crash] = {
     "checkpoint, and resumes": Crash(protection=rr.checkpoint(every="3s"), age=2.0),
     "checkpoint of any age": Crash(protection=rr.checkpoint(every="3s"), restart="live"),
     "consistent": Crash(protection=rr.consistent(period="1s")),
-    "eventual": Crash(protection=rr.eventual(every="1s")),
+    "eventual": Crash(protection=rr.eventual()),
     "memory kept": Crash(protection=None, memory="kept", restart="live"),
     "replicas": Crash(protection=Replicas(failover=1.0)),
     "replicas of a group": Crash(protection=Replicas(failover=1.0, group=("Trades", "Sums"))),
@@ -204,7 +204,7 @@ def test_a_checkpoint_comes_back_without_what_went_stale(offset: int, age: float
     assert got == plain(offset, offset + 40, saved=saved, stale=stale)
 
 
-@pytest.mark.parametrize("policy", [rr.consistent(period="1s"), rr.eventual(every="1s")])
+@pytest.mark.parametrize("policy", [rr.consistent(period="1s"), rr.eventual()])
 def test_what_is_sent_again_is_not_lost(policy: Any) -> None:
     assert output(Crash(protection=policy), 150, 4.0) == plain(150, 150, saved=150)
 

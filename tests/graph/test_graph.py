@@ -200,7 +200,7 @@ def test_a_name_used_twice_is_named_with_both_lines() -> None:
 @pytest.mark.parametrize(
     "value",
     [diamond().graph(), *diamond().graph().operators, rr.sliding(tuples=1), rr.every(tuples=1), rr.memory(),
-     rr.rows([], "a int"), rr.checkpoint(every="1s"), rr.consistent(period="1s"), rr.eventual(every="1s"),
+     rr.rows([], "a int"), rr.checkpoint(every="1s"), rr.consistent(period="1s"), rr.eventual(),
      rr.parquet("out"), diamond().graph()["left"].location],
     ids=lambda v: type(v).__name__,
 )  # fmt: skip

@@ -236,7 +236,7 @@ REFUSALS: dict[str, tuple[Build, str]] = {
         "Move the policy to a stateful operator, or leave it out",
     ),
     "policy on a source": (
-        lambda a, t, o: a.source("s", rr.rows([], "a int"), protect=rr.eventual(every="1s")),
+        lambda a, t, o: a.source("s", rr.rows([], "a int"), protect=rr.eventual()),
         "Source 's' (HERE): protect=rr.eventual(...) saves state, and a source has none. "
         "Move the policy to a stateful operator, or leave it out",
     ),
@@ -341,7 +341,6 @@ def test_durations_are_positive_times(duration: Any) -> None:
     for what, make in {
         "checkpoint(every=...)": lambda: rr.checkpoint(every=duration),
         "consistent(period=...)": lambda: rr.consistent(period=duration),
-        "eventual(every=...)": lambda: rr.eventual(every=duration),
     }.items():
         with pytest.raises(rr.GraphError) as caught:
             make()

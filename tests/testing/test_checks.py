@@ -423,7 +423,7 @@ def test_a_broken_policy() -> None:
     loose = broken(lambda: check_policy(Loose()))
     assert "it is a value: equal to what another process has of it" in loose
     assert "saving(numbers) is 'often'" in loose["it says how state is saved, and always the same"]
-    for policy in (rr.checkpoint(every="1s"), rr.consistent(period="1s"), rr.eventual(every="1s")):
+    for policy in (rr.checkpoint(every="1s"), rr.consistent(period="1s"), rr.eventual()):
         check_policy(policy)
     names: dict[str, Any] = {}
     exec(code_of("extending.md", "class Journal"), names)

@@ -15,6 +15,7 @@ from riprap.channels.log_index import LogIndex
 from riprap.channels.notes import COMPARED, Notes
 from riprap.channels.segment import (
     BEGIN,
+    CONTROL,
     DATA,
     EVERY_BUCKET,
     PUNCTUATION,
@@ -25,7 +26,7 @@ from riprap.channels.segment import (
     write_segment,
 )
 from riprap.channels.tags import ROW
-from riprap.errors import ChannelError
+from riprap.errors import ChannelError, FormatError
 from riprap.state.durable_files import sync_file
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
@@ -42,7 +43,8 @@ class ChannelWriter:
     is ordered. They are laid down by the bucket of their key; without a key there is one bucket. What every one of
     ``readers`` has acknowledged may be trimmed; those who do not count for now, as ``counts`` says, have no say in it.
     With ``holds``, segments are held in a folder that no reader looks into until they are released, and can be taken
-    back. ``notes`` is the folder in which readers note how far they are, where that is another.
+    back. ``notes`` is the folder in which readers note how far they are, where that is another. One that ``mends`` sets
+    newest segments aside that are damaged: their batches come again.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ChannelWriter:
         holds: bool = False,
         notes: Path | None = None,
         counts: Callable[[str], bool] = _everybody,
+        mends: bool = False,
     ) -> None:
         self._folder = folder
         self._notes = notes or folder
@@ -76,6 +79,8 @@ class ChannelWriter:
                 "not to be seen yet. Take the run up with deterministic=False as it was, stop it in good order, and "
                 "then change that"
             )
+        if mends:
+            self._set_damaged_aside()
         self._index = LogIndex(folder)
         self._newest = self._find_newest()
 
@@ -102,11 +107,14 @@ class ChannelWriter:
         *,
         frontier: int,
         sources: Mapping[str, Sequence[Any]],
+        controls: Sequence[pa.RecordBatch] = (),
+        windows: Mapping[str, int] | None = None,
     ) -> None:
         """Add a batch, in the order of its tags; one that is in the log already changes nothing.
 
         Every tag begins with a number beyond the frontier before and up to ``frontier``. ``sources`` says which
-        positions [start, end) of each source the batch covers; ends never fall.
+        positions [start, end) of each source the batch covers; ends never fall. ``controls`` are records of open
+        ``windows``, which no reader of the stream sees.
         """
         if 0 <= batch <= self.batch:
             return
@@ -121,6 +129,7 @@ class ChannelWriter:
         blocks = self._cut(tuples, rows) if rows.num_rows else []
         if marks is not None and marks.num_rows:
             blocks.append(NewBlock(PUNCTUATION, EVERY_BUCKET, marks))
+        blocks += [NewBlock(CONTROL, EVERY_BUCKET, control) for control in controls if control.num_rows]
         self._newest = write_segment(
             self._held or self._folder,
             blocks,
@@ -131,6 +140,7 @@ class ChannelWriter:
             previous=self.frontier,
             sources=sources,
             ends=self._newest.ends if self._newest else {DATA: 0, PUNCTUATION: 0},
+            windows=windows,
         )
         if self._held is None:
             self._index.add(self._newest.name)
@@ -161,6 +171,18 @@ class ChannelWriter:
     def _list_held(self) -> list[SegmentName]:
         return list_segments(self._held) if self._held is not None else []
 
+    def _set_damaged_aside(self) -> None:
+        for name in reversed(list_segments(self._folder)):
+            try:
+                SegmentFile(self._folder, name)
+            except (ChannelError, FormatError):
+                (self._folder / name.file).rename(self._folder / f"{name.file}.damaged")
+            except FileNotFoundError:
+                # Of those that were set aside for their age.
+                return
+            else:
+                return
+
     def _find_newest(self) -> Footer | None:
         for folder in (self._held, self._folder):
             listed = list_segments(folder) if folder is not None else []
@@ -188,16 +210,18 @@ class ChannelWriter:
             return None
         return min((frontier for frontier in done if frontier is not None), default=self.frontier)
 
-    def trim(self) -> int:
+    def trim(self, *, wanted: int | None = None) -> int:
         """Remove the segments that every reader has acknowledged, but never the newest; return how many.
 
-        Of a log among those of replicas, what waits to be compared stays, within bounds.
+        Of a log among those of replicas, what waits to be compared stays, within bounds; and so do the batches from
+        ``wanted`` on, whose records of windows are still to be read back.
         """
         done = self.acknowledged
         if done is None:
             return 0
         apart = self._notes != self._folder
-        return self._index.trim(done, Notes.find(self._notes, COMPARED).acknowledged if apart else None)
+        compared = Notes.find(self._notes, COMPARED).acknowledged if apart else None
+        return self._index.trim(done, compared, wanted=wanted)
 
     def begin_at(self, batch: int, frontier: int, sources: Mapping[str, Sequence[Any]]) -> None:
         """Begin a log with the batch after one whose frontier another log has reached: what lies before is there."""

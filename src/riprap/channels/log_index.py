@@ -45,16 +45,19 @@ class LogIndex:
                 self._set_aside(self._newer[0])
                 self._older.append(self._newer.popleft())
 
-    def trim(self, frontier: int, compared: int | None = None) -> int:
+    def trim(self, frontier: int, compared: int | None = None, *, wanted: int | None = None) -> int:
         """Remove what ends at a frontier or before, but never the newest; return how many.
 
-        What lies beyond ``compared`` stays, unless that is too much by now.
+        What lies beyond ``compared`` stays, unless that is too much by now; so do batches from ``wanted`` on, however
+        many.
         """
         removed = 0
         with self._lock:
             # Oldest first, so that a reader who looks meanwhile finds no hole behind which there is something.
             for names, folder in ((self._older, self._folder / OLDER), (self._newer, self._folder)):
                 while names and names[0].frontier <= frontier and names[0] is not self._newer[-1]:
+                    if wanted is not None and names[0].batch >= wanted:
+                        return removed
                     if compared is not None and names[0].frontier > compared and not self._is_long():
                         return removed
                     (folder / names.popleft().file).unlink(missing_ok=True)

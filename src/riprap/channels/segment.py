@@ -5,9 +5,11 @@ index, which is the listing of the folder:
 
     <batch>-<first tuple>-<tuples>-<frontier>.segment
     0000000012-0000000006000000-0000500000-09223372036854775820.segment
+    0000000012-0000000006000000-0000500000-09223372036854775820-0000000031.segment      with records of 31 windows
 
 Tuples are numbered from 0 through the life of the channel. The frontier is written with 2**63 added, so that names
-sort by it. The file, format ``riprap-channel/1``:
+sort by it. The last is there where the writer records its windows (`riprap.state.footprints`). The file, format
+``riprap-channel/1``:
 
     block, block, ...   each starts at a multiple of 64 bytes and is one Arrow IPC stream of one record batch
     footer              JSON, see below
@@ -17,7 +19,8 @@ sort by it. The file, format ``riprap-channel/1``:
      "batch": 12, "position": 6000000, "rows": 500000, "frontier": 12, "previous": 11,
      "sources": {"feed": [6000000, 6500000]},               what the batch covers, as its record has it
      "ends": {"data": 6500000, "punctuation": 31},          how many rows of each kind the channel now has
-     "blocks": [{"kind": "data",                            or "punctuation"; a reader passes over other kinds
+     "windows": {"open": 12, "read": 5000},                 only where the writer records its windows: see there
+     "blocks": [{"kind": "data",                            "punctuation" or "control"; a reader passes over that
                  "bucket": 0,                               -1: for every bucket
                  "position": 6000000, "count": 61234,       its rows' numbers among the rows of its kind
                  "offset": 0, "length": 5000000, "checksum": 3735928559}, ...]}
@@ -40,7 +43,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -50,11 +53,11 @@ from riprap.state.durable_files import fields_of, put_in_place
 FORMAT = "riprap-channel/1"
 SUFFIX = ".segment"
 TEMPORARY = ".tmp"
-DATA, PUNCTUATION = "data", "punctuation"
+DATA, PUNCTUATION, CONTROL = "data", "punctuation", "control"
 EVERY_BUCKET = -1
 # Below every frontier: where a log begins.
 BEGIN = -(2**63) - 1
-_NAME = re.compile(r"(\d{10,})-(\d{16,})-(\d{10,})-(\d{20})\.segment")
+_NAME = re.compile(r"(\d{10,})-(\d{16,})-(\d{10,})-(\d{20})(?:-(\d{10,}))?\.segment")
 _MAGIC = b"RIPRAPCH"
 _TAIL = struct.Struct("<II8s")
 _ALIGNMENT = 64
@@ -62,12 +65,13 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """What a segment's file name says of it."""
+    """What a segment's file name says of it; of a writer that records its windows, how many ``records`` it has."""
 
     batch: int
     position: int
     rows: int
     frontier: int
+    records: int | None = None
 
     @property
     def file(self) -> str:
@@ -76,7 +80,9 @@ class SegmentName:
         >>> SegmentName(batch=0, position=0, rows=3, frontier=-1).file
         '0000000000-0000000000000000-0000000003-09223372036854775807.segment'
         """
-        return f"{self.batch:010d}-{self.position:016d}-{self.rows:010d}-{self.frontier + 2**63:020d}{SUFFIX}"
+        records = "" if self.records is None else f"-{self.records:010d}"
+        frontier = f"{self.frontier + 2**63:020d}"
+        return f"{self.batch:010d}-{self.position:016d}-{self.rows:010d}-{frontier}{records}{SUFFIX}"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -85,8 +91,9 @@ def parse_name(file: str) -> SegmentName | None:
     match = _NAME.fullmatch(file)
     if match is None:
         return None
-    batch, position, rows, frontier = map(int, match.groups())
-    return SegmentName(batch, position, rows, frontier - 2**63)
+    batch, position, rows, frontier = map(int, match.groups()[:4])
+    records = match.group(5)
+    return SegmentName(batch, position, rows, frontier - 2**63, None if records is None else int(records))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +115,10 @@ class BlockInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """What a segment holds. ``previous`` is the frontier before it, None at the beginning of the log."""
+    """What a segment holds. ``previous`` is the frontier before it, None at the beginning of the log.
+
+    ``windows`` is there of a writer that records its windows; of records that there are, not all need be counted.
+    """
 
     stream: str
     schema: str
@@ -120,10 +130,20 @@ class Footer:
     sources: Mapping[str, Sequence[Any]]
     ends: Mapping[str, int]
     blocks: tuple[BlockInfo, ...]
+    windows: Mapping[str, int] | None = None
 
     @property
     def name(self) -> SegmentName:
-        return SegmentName(self.batch, self.position, self.rows, self.frontier)
+        records = None
+        if self.windows is not None:
+            records = sum(block.count for block in self.blocks if block.kind == CONTROL)
+        return SegmentName(self.batch, self.position, self.rows, self.frontier, records)
+
+    def to_bytes(self) -> bytes:
+        """Return the end of a segment's file."""
+        fields = {name: v for name, v in fields_of(self).items() if name != "windows" or v is not None}
+        text = json.dumps({"format": FORMAT, **fields}, default=fields_of).encode()
+        return text + _TAIL.pack(zlib.crc32(text), len(text), _MAGIC)
 
     @property
     def start(self) -> int:
@@ -150,6 +170,7 @@ def write_segment(
     previous: int | None,
     sources: Mapping[str, Sequence[Any]],
     ends: Mapping[str, int],
+    windows: Mapping[str, int] | None = None,
 ) -> Footer:
     """Write a segment whose rows are numbered on from ``ends``, the numbers the segment before ended with."""
     temporary = folder / f".{batch:010d}.{os.getpid()}{TEMPORARY}"
@@ -158,21 +179,8 @@ def write_segment(
     try:
         with open(temporary, "wb", opener=_private) as file:
             for block in blocks:
-                data = _to_bytes(block.rows)
-                entries.append(
-                    BlockInfo(
-                        kind=block.kind,
-                        bucket=block.bucket,
-                        position=numbers.setdefault(block.kind, 0),
-                        count=block.rows.num_rows,
-                        offset=file.tell(),
-                        length=data.size,
-                        checksum=zlib.crc32(data),
-                    )
-                )
+                entries.append(_write_block(file, block, numbers.setdefault(block.kind, 0)))
                 numbers[block.kind] += block.rows.num_rows
-                file.write(data)
-                file.write(bytes(-data.size % _ALIGNMENT))
             footer = Footer(
                 stream=stream,
                 schema=schema,
@@ -184,10 +192,9 @@ def write_segment(
                 sources={source: list(positions) for source, positions in sources.items()},
                 ends=numbers,
                 blocks=tuple(entries),
+                windows=windows,
             )
-            text = json.dumps({"format": FORMAT, **fields_of(footer)}, default=fields_of).encode()
-            file.write(text)
-            file.write(_TAIL.pack(zlib.crc32(text), len(text), _MAGIC))
+            file.write(footer.to_bytes())
         put_in_place(temporary, folder / footer.name.file)
     except OSError as error:
         raise ChannelError(
@@ -198,6 +205,22 @@ def write_segment(
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
     return footer
+
+
+def _write_block(file: BinaryIO, block: NewBlock, position: int) -> BlockInfo:
+    data = _to_bytes(block.rows)
+    entry = BlockInfo(
+        kind=block.kind,
+        bucket=block.bucket,
+        position=position,
+        count=block.rows.num_rows,
+        offset=file.tell(),
+        length=data.size,
+        checksum=zlib.crc32(data),
+    )
+    file.write(data)
+    file.write(bytes(-data.size % _ALIGNMENT))
+    return entry
 
 
 class SegmentFile:

@@ -54,6 +54,8 @@ def check_version(versions: Versions, operator: str, number: int) -> int:
 
 def why_none(about: About) -> str:
     """Say why an operator has no checkpoints."""
+    if about.recorded:
+        return "its open windows are recorded in its output log"
     return "it has no protect= policy" if about.protected is False else "none was saved yet"
 
 

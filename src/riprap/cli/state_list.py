@@ -46,6 +46,7 @@ def execute(arguments: argparse.Namespace, screen: Screen) -> int:
                         "element": about.element,
                         "protected": about.protected,
                         "next_start": wishes[about.name],
+                        "windows": run.windows_of(about.name),
                         "versions": [_json(version) for version in its_versions],
                     }
                     for about, its_versions in listed
@@ -102,11 +103,22 @@ def _print(
             if version.damaged:
                 screen.say(f"{about.name}, version {version.number}: {version.damaged}", style="red")
         if not versions:
-            screen.say(f"{about.name}: no checkpoints, {why_none(about)}")
+            screen.say(f"{about.name}: no checkpoints, {why_none(about)}{_windows(run, about)}")
         wish = wishes[about.name]
         if wish is not None:
             start = "without state" if wish == "fresh" else f"from version {wish}"
             screen.say(f"{about.name}: starts {start} when the run is taken up")
+
+
+def _windows(run: Inspection, about: About) -> str:
+    """Say how the windows stand that are recorded, where they are."""
+    windows = run.windows_of(about.name)
+    if windows is None:
+        return ""
+    return (
+        f": {windows['open']:,} open, the oldest record is of batch {windows['oldest']:,}; to read back "
+        f"{windows['extent']:,} entries, to compute again {windows['replay']:,} tuples"
+    )
 
 
 def _print_cuts(cuts: Sequence[RegionCut], views: Mapping[str, RegionView], screen: Screen) -> None:

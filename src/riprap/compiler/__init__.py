@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
-from riprap.compiler.elements import Draft, fuse
+from riprap.compiler.draft import Draft
+from riprap.compiler.elements import fuse
 from riprap.compiler.passes import (
     check_ordering,
     describe_state,
@@ -317,7 +318,10 @@ def _outlet(graph: Graph, stream: str, channels: tuple[ChannelPlan, ...]) -> Out
 
 def _bare(operator: Operator, region: Region | None) -> Operator:
     """Leave out what only the driver uses, such as callbacks: the plan travels to every task."""
-    if region is not None and operator.name in region.operators:
+    if operator.recording is not None:
+        settled = Settled(saved=None, kept=True, recorded=operator.recording)
+        operator = dataclasses.replace(operator, protect=settled)
+    elif region is not None and operator.name in region.operators:
         settled = Settled(saved=region.terms.saving, kept=region.terms.survives("host"))
         operator = dataclasses.replace(operator, protect=settled)
     elif operator.protect is not None:

@@ -9,71 +9,16 @@ second time is alone. Elements have levels, and read only from lower ones, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 import pyarrow as pa
 
+from riprap.compiler.draft import Draft, Key, Lineage, reads_by_spark
 from riprap.compiler.membership import Membership, memberships
 from riprap.errors import GraphError
-from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
 from riprap.graph.operator import Operator
 from riprap.operators.source import Source
-
-# For each column of a stream: the columns of entries that it is a plain copy of, by entry.
-Lineage = Mapping[str, Mapping[str, str]]
-Key = Mapping[str, tuple[str, ...]]
-
-
-@dataclass(slots=True)
-class Draft:
-    """A processing element in the making: its operators, and the key of each stream that comes in (None: none yet)."""
-
-    name: str
-    level: int
-    part: Membership
-    placed: bool = False
-    operators: list[Operator] = field(default_factory=list)
-    entries: dict[str, pa.Schema] = field(default_factory=dict)
-    key: Key | None = None
-    lineage: dict[str, Lineage] = field(default_factory=dict)
-    # The streams from outside that each stream derives from.
-    origins: dict[str, frozenset[str]] = field(default_factory=dict)
-    # The streams on which punctuations travel that one of its tasks alone knows of.
-    private: set[str] = field(default_factory=set)
-
-    @property
-    def region(self) -> str | None:
-        return self.part.region
-
-    @property
-    def group(self) -> str | None:
-        return self.part.group
-
-    @property
-    def reads_sources(self) -> bool:
-        return any(isinstance(o, Source) for o in self.operators)
-
-    @property
-    def ingests(self) -> bool:
-        """Whether it is a source that Spark reads."""
-        return any(reads_by_spark(o) for o in self.operators)
-
-    @property
-    def replays(self) -> bool:
-        """Whether its input is kept until it is saved, for one of its operators."""
-        return any(o.replays for o in self.operators)
-
-    @property
-    def holds(self) -> bool:
-        """Whether it is an operator of a region whose results may come out otherwise: nobody sees them before a cut."""
-        return self.region is not None and any(o.differs for o in self.operators)
-
-    @property
-    def streams(self) -> set[str]:
-        """The streams made here."""
-        return {s for o in self.operators for s in o.outputs}
 
 
 def fuse(graph: Graph) -> tuple[Draft, ...]:
@@ -114,7 +59,8 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Members
         return _made(elements, Draft(place, level, placed=True, part=part))
     if operator.protect is not None and operator.protect.stands_alone(operator):
         # Alone with its state: what is kept upstream is kept for it and no other.
-        return _made(elements, Draft("", level, part=Membership(group=part.group)))
+        region = part.region if operator.recording is not None else None
+        return _made(elements, Draft("", level, part=Membership(region, part.group)))
     if part.region is not None and operator.differs:
         return _made(elements, Draft("", level, part=part))
     if isinstance(operator, Source):
@@ -122,7 +68,10 @@ def _home(graph: Graph, elements: list[Draft], operator: Operator, part: Members
         return next(beside, None) or _made(elements, Draft("", 0, part=part))
     highest = max(feeding, key=lambda e: e.level)
     again = (
-        not (highest.replays and operator.looks_up) and not highest.holds and _is_of(highest, operator, part)
+        not (highest.replays and operator.looks_up)
+        and not highest.holds
+        and not highest.records
+        and _is_of(highest, operator, part)
     )
     if highest.placed and operator.key is None and again and all(e is highest for e in feeding):
         # What only works on the tuples of a placed element need not leave it, if it can do so again.
@@ -147,11 +96,6 @@ def _is_of(element: Draft, operator: Operator, part: Membership) -> bool:
     return element.part == part or (again and element.group == part.group)
 
 
-def reads_by_spark(operator: Operator) -> bool:
-    """Say whether an operator is a source that Spark reads."""
-    return isinstance(operator, Source) and isinstance(operator.connector, ReadBySpark)
-
-
 def _made(elements: list[Draft], element: Draft) -> Draft:
     elements.append(element)
     return element
@@ -164,7 +108,7 @@ def _home_of(elements: Iterable[Draft], operator: Operator) -> Draft:
 def _takes(graph: Graph, element: Draft, operator: Operator) -> bool:
     """Say whether an operator can run in an element."""
     outside = [s for s in operator.inputs if s not in element.streams]
-    if element.ingests or element.holds or (outside and element.reads_sources):
+    if element.ingests or element.holds or element.records or (outside and element.reads_sources):
         return False
     if element.replays and (operator.stateful or operator.looks_up):
         return False
@@ -304,6 +248,12 @@ def _check_replays(graph: Graph, element: Draft) -> None:
     elif others:
         what = "whose table of then nobody has" if others[0].looks_up else "with a state of its own"
         why = f"'{element.name}' also has {others[0].kind} '{others[0].name}', {what}"
+    elif element.records and len(element.operators) > 1:
+        beside = next(o for o in element.operators if o is not operator)
+        raise GraphError(
+            f"{operator}: protect=rr.eventual(...) records its windows in a log of its own results, and "
+            f"'{beside.name}' is placed in '{element.name}' with it. Place it alone"
+        )
     elif graph.restarts.get(element.name, "resume") == "live":
         why = f"'{element.name}' restarts live, which would lose tuples"
     else:

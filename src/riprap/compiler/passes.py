@@ -5,6 +5,8 @@ from __future__ import annotations
 from riprap.errors import GraphError, NotYetError
 from riprap.graph.connectors import ReadBySpark
 from riprap.graph.graph import Graph
+from riprap.graph.operator import Operator
+from riprap.graph.replicas import group_by_operator
 from riprap.operators.source import Source
 
 
@@ -16,11 +18,30 @@ def refuse_policies(graph: Graph) -> None:
                 f"{operator}: protect={operator.protect} is not carried out by this version. "
                 "Remove it to run unprotected"
             )
+        if operator.recording is not None:
+            _check_recorded(graph, operator)
         if operator.saving is not None and operator.saving.every is None:
             raise GraphError(
                 f"{operator}: protect={operator.protect} saves it when the start of its region says so, and begins no "
                 "region. Give Saving(every=...) seconds"
             )
+
+
+def _check_recorded(graph: Graph, operator: Operator) -> None:
+    """Refuse to record an operator's windows where there is no log of its own to record them in."""
+    group = group_by_operator(graph).get(operator.name)
+    if group is not None:
+        raise GraphError(
+            f"{operator}: protect={operator.protect} records its windows in its output log, and each replica of "
+            f"{group} has a log that begins anew when it comes back. Leave one of the two out"
+        )
+    if not any(
+        stream in after.inputs or stream in after.control for stream in operator.outputs for after in graph
+    ):
+        raise GraphError(
+            f"{operator}: protect={operator.protect} records its windows in its output log, and nobody reads what it "
+            "puts out, so there is none. Give it a sink"
+        )
 
 
 def prune_columns(graph: Graph) -> dict[str, frozenset[str]]:

@@ -84,15 +84,16 @@ def _last(stream: str) -> str:
 
 
 def window_label(operator: Operator) -> str | None:
-    """Say how much of its past an operator keeps, in a few words."""
+    """Say how much of its past an operator keeps, in a few words, and whether its windows are recorded in its log."""
     windows: Sequence[Window] = getattr(operator, "windows", ())
     window: Window | None = getattr(operator, "window", None)
     words = [_words(w) for w in (windows or ((window,) if window is not None else ()))]
     if len(words) == 2 and all(w.endswith(" tuples") for w in words):
         words[0] = words[0].removesuffix(" tuples")
     if words == ["1 tuples"]:
-        return "1 tuple"
-    return " x ".join(words) or None
+        words = ["1 tuple"]
+    recorded = ["recorded"] if operator.recording is not None else []
+    return ", ".join([" x ".join(words), *recorded] if words else recorded) or None
 
 
 def _words(window: Window) -> str:

@@ -18,7 +18,7 @@ from riprap.expressions.tree import Column
 from riprap.graph.connectors.promise import Word
 from riprap.graph.location import Location
 from riprap.kernels.given import Given, Result
-from riprap.protection import Policy, Saving
+from riprap.protection import Policy, Saving, WindowTerms
 from riprap.windows import Window
 
 Needed = Mapping[str, frozenset[str]]
@@ -73,6 +73,8 @@ class Operator:
     looks_up: ClassVar[bool] = False
     # Whether what becomes of a tuple depends on those of its key alone, however they are cut into batches.
     by_key_alone: ClassVar[bool] = True
+    # Whether all it keeps for a key stands under that key in its pages, so that each key can be recorded by itself.
+    kept_by_key: ClassVar[bool] = False
     # Whether tuples with a null in their key are remembered as others are.
     keeps_null_keys: ClassVar[bool] = True
 
@@ -143,12 +145,36 @@ class Operator:
     def replays(self) -> bool:
         """Whether its input is kept upstream until it is saved, and computed again after a loss."""
         # What is never saved would be kept for ever.
-        return self.protect is not None and self.saving is not None and self.protect.keeps_input(self)
+        saved = self.saving is not None or self.recording is not None
+        return self.protect is not None and saved and self.protect.keeps_input(self)
 
     @property
     def saving(self) -> Saving | None:
         """How its state is saved, None if it is not."""
         return self.protect.saving(self) if self.protect is not None and self.stateful else None
+
+    @property
+    def recording(self) -> WindowTerms | None:
+        """How its open windows are recorded in its own output log, None if they are not."""
+        return self.protect.records(self) if self.protect is not None and self.stateful else None
+
+    @property
+    def undivided(self) -> tuple[str, str] | None:
+        """Why its state cannot be recorded key by key, and what to do; None if it can."""
+        if self.kept_by_key and not self.differs:
+            return None
+        why = f"a {self.kind.lower()} keeps more than windows, each under its key"
+        if self.differs:
+            why = f"it may put out something else when it computes again: {self.differs}"
+        return (
+            f"protect=rr.eventual(...) records windows one by one, and {why}",
+            "Write rr.checkpoint(every=...)",
+        )
+
+    @property
+    def reopens(self) -> bool:
+        """Whether its windows close and others open in their place, so that nothing of them is left."""
+        return False
 
     @property
     def slides(self) -> frozenset[str]:

@@ -258,7 +258,7 @@ def _check(graph: Graph, region: Region) -> None:
 
 def _check_operator(graph: Graph, region: Region, operator: Operator) -> None:
     where = f"{operator}: it is in region '{region.name}' ({region.reasons[operator.name]})"
-    if operator.protect is not None and operator.name not in region.starts:
+    if operator.protect is not None and operator.name not in region.starts and operator.recording is None:
         raise GraphError(
             f"{where}, which saves it, and has protect={operator.protect} of its own. Leave that out, or let one "
             "before it leave the region with protect=rr.autonomous()"

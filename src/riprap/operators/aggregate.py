@@ -41,6 +41,8 @@ class Aggregate(Windowed):
         punctuation="closes its windows if they are by punctuation; passes after what it caused",
     )
 
+    kept_by_key = True
+
     emit: Emit
     aggregation: Aggregation
 

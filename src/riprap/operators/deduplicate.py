@@ -46,6 +46,8 @@ class Deduplicate(PassesOn):
         stale="does not know what was put out since, and may put it out again",
     )
 
+    kept_by_key = True
+
     by: tuple[str, ...]
     tuples: int | None = None
     time: int | None = None
@@ -59,6 +61,15 @@ class Deduplicate(PassesOn):
     def key(self) -> tuple[str, ...] | None:
         # The stream is counted in one place.
         return self.by if self.tuples is None else ()
+
+    @property
+    def undivided(self) -> tuple[str, str] | None:
+        if self.tuples is None:
+            return None
+        return (
+            "protect=rr.eventual(...) records windows one by one, and tuples= counts all of the stream in one",
+            "Write time=..., or rr.checkpoint(every=...)",
+        )
 
     def reads(self, needed: Needed) -> tuple[frozenset[str], ...]:
         return (passed_on(self, needed) | frozenset(self.by) | named_column(self.on),)

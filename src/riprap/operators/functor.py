@@ -54,6 +54,8 @@ class Functor(Operator):
     TRAITS: ClassVar[Traits] = Traits(does="filters, projects, computes")
     VARIANTS: ClassVar[Mapping[str, Traits]] = {"Functor with variables": WITH_VARIABLES}
 
+    kept_by_key = True
+
     where: Expression | None
     select: tuple[Named, ...]
     by: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ class Join(Pairing):
         punctuation="ends here",
     )
     # A null key meets nothing.
-    keeps_null_keys = False
+    keeps_null_keys, kept_by_key = False, True
 
     windows: tuple[Window, Window]
     where: Expression | None

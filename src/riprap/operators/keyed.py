@@ -31,5 +31,9 @@ class Windowed(Keyed):
     def heeds(self) -> bool:
         return self.window.punctuation
 
+    @property
+    def reopens(self) -> bool:
+        return self.window.shape == "tumbling"
+
     def window_of(self, port: int) -> Window | None:
         return self.window

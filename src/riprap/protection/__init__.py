@@ -26,6 +26,7 @@ from riprap.protection.policy import (
     Surroundings,
     objection_to,
 )
+from riprap.protection.window_terms import WindowTerms
 
 __all__ = [
     "LOSSES",
@@ -44,6 +45,7 @@ __all__ = [
     "Saving",
     "Settled",
     "Surroundings",
+    "WindowTerms",
     "autonomous",
     "checkpoint",
     "consistent",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, get_args
 
 from riprap.errors import GraphError, ModelError
+from riprap.protection.window_terms import WindowTerms
 
 Restore = Literal["scratch", "checkpoint", "whole"]
 Holds = Literal["kept", "older", "empty"]
@@ -32,7 +33,8 @@ class Protectable(Protocol):
     """What a policy may know of an operator: the class of the graph has it all, and more.
 
     ``pairs`` is whether it brings tuples together by their number, so that all go wrong after one that is lost.
-    ``unrepeatable`` says why its results cannot count exactly once, and what to do; None if they can.
+    ``unrepeatable`` says why its results cannot count exactly once, and what to do; None if they can. ``undivided``
+    says why its state cannot be recorded key by key, and what to do; None if it can.
     """
 
     @property
@@ -47,6 +49,8 @@ class Protectable(Protocol):
     def pairs(self) -> bool: ...
     @property
     def unrepeatable(self) -> tuple[str, str] | None: ...
+    @property
+    def undivided(self) -> tuple[str, str] | None: ...
 
 
 class Surroundings(Protocol):
@@ -228,10 +232,14 @@ class Policy:
         """Say how an operator's state is saved; None: not at all, and after the loss of its host it starts afresh."""
         return None
 
+    def records(self, operator: Protectable) -> WindowTerms | None:
+        """Say how an operator's open windows are recorded in its own output log; None: they are not."""
+        return None
+
     def keeps_input(self, operator: Protectable) -> bool:
         """Say whether input is kept upstream until the state it went into is saved, and computed again after a loss.
 
-        It is not where nothing is saved, whatever is said here.
+        It is not where nothing is saved or recorded, whatever is said here.
         """
         return False
 
@@ -279,9 +287,13 @@ class Settled(Policy):
 
     saved: Saving | None
     kept: bool
+    recorded: WindowTerms | None = None
 
     def saving(self, operator: Protectable) -> Saving | None:
         return self.saved
+
+    def records(self, operator: Protectable) -> WindowTerms | None:
+        return self.recorded
 
     def keeps_input(self, operator: Protectable) -> bool:
         return self.kept

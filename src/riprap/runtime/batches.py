@@ -30,6 +30,7 @@ from riprap.runtime.retention import Retention, oldest_tables
 from riprap.runtime.sinks import Publisher
 from riprap.runtime.site import Site
 from riprap.runtime.task import Answer
+from riprap.stage.recording import RecordOrder
 from riprap.state.ledger import BatchRecord
 
 # So many batches may wait behind the one that is being handed over; one more may be on record by then.
@@ -61,6 +62,7 @@ class BatchRunner:
         self._folder = folder
         self._handed = handed
         self._meter = meter
+        self._windows = next((o.windows for o in outlets.values() if o.windows is not None), None)
         self.saver: Saver | None = None
         self.late: LateCuts | None = None
         self._retention = Retention(site)
@@ -97,7 +99,13 @@ class BatchRunner:
             return self._handed.batch
         if self.saver is not None:
             return self.saver.oldest
-        return min(self._handed.batch, self._asked_from - 1)
+        settled = min(self._handed.batch, self._asked_from - 1)
+        return settled if self._windows is None else min(settled, self._windows.kept)
+
+    @property
+    def due(self) -> RecordOrder:
+        """What the next batch is to record beside what it must, where open windows are recorded."""
+        return RecordOrder() if self._windows is None else self._windows.due(self.next)
 
     def take_up(self) -> None:
         """Go on from what is on record: it may have been computed again."""
@@ -183,6 +191,7 @@ class BatchRunner:
             before = ledger.get(batch - 1)
             self._tables.settle(batch)
             answers = compute()
+            self._learn(answers)
             record = self._record(batch, before, planned, answers)
             reach("gathered", batch, self._plan.name)
             # What Spark has planned it goes on from, synced or not: such a record is at once.
@@ -213,11 +222,20 @@ class BatchRunner:
         if self.saver is not None:
             line["checkpoints"] = self.saver.statuses(published, batch)
         self._entered += sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
+        if self._windows is not None:
+            line["windows"] = self._windows.status
         self._folder.metrics({"element": self._plan.name, **line})
         reach("counted", batch, self._plan.name)
         self._handed.note(batch)
         self._let_go(record, answers)
         reach("collected", batch, self._plan.name)
+
+    def _learn(self, answers: Sequence[Answer]) -> None:
+        """Take note of what recording windows took."""
+        told = [o.windows for a in answers for o in a.outputs.values() if o.windows is not None]
+        if self._windows is not None and told:
+            seconds = sum(a.seconds["record"] for a in answers)
+            self._windows.learn(seconds, sum(w["records"] for w in told), sum(w["checks"] for w in told))
 
     def _record(
         self, batch: int, before: BatchRecord, planned: Planned, answers: Sequence[Answer]

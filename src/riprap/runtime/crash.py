@@ -38,6 +38,8 @@ Step = Literal[
     "restore-read",
     "restore-paged",
     "restore-recorded",
+    "windows-read",
+    "windows-loaded",
     "computed-again",
     "taken-back",
     "forgotten",

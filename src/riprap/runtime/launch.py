@@ -32,6 +32,7 @@ from riprap.runtime.site import EXECUTOR, Site
 from riprap.runtime.spark_log import SparkLog
 from riprap.runtime.switch import read_switch
 from riprap.runtime.task import save_plan
+from riprap.runtime.window_log import WindowLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Launch:
 
         ``peers`` gives its copies in other replicas, if it is in a group.
         """
-        if plan.protected and EXECUTOR in site.pages.folder:
+        if (plan.protected or plan.recorded is not None) and EXECUTOR in site.pages.folder:
             raise RunError(
                 f"pages={site.pages.folder}: with protect= the driver must see all pages: name one folder"
             )
@@ -71,6 +72,7 @@ class Launch:
                 site.results,
                 holds=plan.holds,
                 replica=plan.replica,
+                windows=self._windows(plan, home),
             )
             for outlet in plan.graph.of_kind(Outlet)
         }
@@ -102,6 +104,12 @@ class Launch:
         else:
             site.ledger.begin(plan.buckets)
         return Element(plan, site, home, setting, outlets, self)
+
+    def _windows(self, plan: Plan, home: Path) -> WindowLog | None:
+        operator = plan.recorded
+        if operator is None or operator.recording is None:
+            return None
+        return WindowLog(operator.recording, home, self.folder.event, operator=operator.name)
 
     def recovery(self, plan: Plan, site: Site) -> Recovery:
         """Return what brings back state that is gone."""

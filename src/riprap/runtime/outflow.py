@@ -17,6 +17,7 @@ from riprap.operators.channel import Outlet
 from riprap.operators.sink import Sink
 from riprap.runtime.inlets import holds_end
 from riprap.runtime.switch import counting
+from riprap.runtime.window_log import WindowLog
 from riprap.state.ledger import BatchRecord, Output
 from riprap.state.pages import PageStore
 
@@ -25,7 +26,7 @@ class Outflow:
     """Appends the batches of a stream to its channels; a batch that is there already changes nothing.
 
     ``run`` is the run's folder. With ``holds``, readers see them once they are released. A ``replica`` has a log of its
-    own in each.
+    own in each. Where an operator records its ``windows``, the first channel has the records.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Outflow:
         *,
         holds: bool = False,
         replica: str | None = None,
+        windows: WindowLog | None = None,
     ) -> None:
         self._outlet = outlet
         self._channels = tuple(channels)
@@ -45,6 +47,7 @@ class Outflow:
         self._results = results
         self._holds = holds
         self._replica = replica
+        self.windows = windows
         self._writers = [
             self._writer(channel, folder, folder if replica is None else newest_log(folder, replica).folder)
             for channel, folder in zip(self._channels, self._folders, strict=True)
@@ -64,7 +67,13 @@ class Outflow:
             holds=self._holds,
             notes=folder,
             counts=counting(self._run, channel.copies),
+            mends=self.windows is not None,
         )
+
+    @property
+    def log(self) -> Path:
+        """The folder of the log that has the records of windows."""
+        return self._folders[0]
 
     def begin_again(self, record: BatchRecord) -> None:
         """Begin other logs, after a record that this replica has from another: what lies before is in other logs."""
@@ -115,6 +124,7 @@ class Outflow:
             [o.punctuations for o in outputs if o.punctuations is not None], pa.schema([])
         )
         assert record.frontier is not None
+        recorded = self._recorded(record, tuples.num_rows)
         for channel, writer in zip(self._channels, self._writers, strict=True):
             tags = tag_columns(channel.tags)
             writer.append(
@@ -123,12 +133,31 @@ class Outflow:
                 _one_batch(punctuations.select(tags)) if punctuations.num_rows else None,
                 frontier=record.frontier,
                 sources=_spans(record),
+                **(recorded if writer is self._writers[0] else {}),
             )
+        if self.windows is not None:
+            self.windows.noted(record.batch)
         self._trim()
 
+    def _recorded(self, record: BatchRecord, rows: int) -> dict[str, Any]:
+        """Return what the log is to have of the windows, and have it counted."""
+        if self.windows is None:
+            return {}
+        told = [o.windows for o in record.outputs.get(self._outlet.name, ()) if o.windows is not None]
+        controls = [self._results.read(w["control"]) for w in told if w["control"] is not None]
+        read, clocks = sum(w["read"] for w in told), {w["clock"] for w in told} - {None}
+        windows, opened = {"read": read}, self.windows.count(record.batch, controls, rows, read)
+        if opened is not None:
+            windows["open"] = opened
+        if clocks:
+            # Every task hears all ticks.
+            windows["clock"] = max(clocks)
+        return {"controls": [c.replace_schema_metadata(None) for c in controls], "windows": windows}
+
     def _trim(self) -> None:
+        wanted = self.windows.kept if self.windows is not None else None
         for folder, writer in zip(self._folders, self._writers, strict=True):
-            writer.trim()
+            writer.trim(wanted=wanted if writer is self._writers[0] else None)
             if self._replica is not None:
                 forget_logs(folder, self._replica, writer.acknowledged)
 

@@ -31,7 +31,8 @@ from riprap.runtime.site import Site
 from riprap.stage.arrival import Arrival, ReadRows
 from riprap.stage.batch import compute, take_in
 from riprap.stage.fused import OperatorActivity, Outcome
-from riprap.stage.plan import is_clock
+from riprap.stage.plan import is_bookkeeping
+from riprap.stage.recording import Recording, RecordOrder
 from riprap.state.digests import digest_of
 from riprap.state.durable_files import fields_of, save_private
 from riprap.state.ledger import Manifest, Output, page_name
@@ -39,6 +40,7 @@ from riprap.state.pages import PageStore
 from riprap.state.windows import merge, restrict, tuples_in
 
 _SMALL_BYTES = 1 << 18
+_NOTHING_DUE = RecordOrder()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,40 +131,38 @@ def run_task(
     tables: Mapping[str, pa.Table] | None = None,
     read_seconds: float = 0.0,
     end: int | None = None,
+    order: RecordOrder = _NOTHING_DUE,
 ) -> Answer:
     """Compute a task's buckets of a batch, from the state that the record before it names.
 
-    A batch without rows may be the ``end`` of the input: the number is the frontier of what is still put out.
+    A batch without rows may be the ``end`` of the input: the number is the frontier of what is still put out. Where
+    open windows are recorded, the ``order`` says which, beside those that must be.
     """
     began = time.perf_counter()
     site = site.here()
     # What Spark reads it cuts up as it likes, and there is no state.
     span = (0, 0) if plan.ingests else plan.span(task)
     arrival = take_in(plan, rows, span, batch=batch)
+    recording = Recording.of(plan, site.pages, span, batch, order)
+    if recording is not None:
+        arrival = recording.admit(arrival)
     arrived = time.perf_counter()
     before = _manifests_before(site, batch, span)
     state = _state_of(plan, site, before, span)
     loaded = time.perf_counter()
-    outcome = compute(
-        plan,
-        arrival,
-        state,
-        span,
-        end=end,
-        tables=tables,
-        # Without a key every task has a part of the rows; then all that is in it is its own.
-        lead=task == 0,
-        key=site.read_key() if any(o.holds_objects for o in plan.graph) else b"",
-    )
+    key = site.read_key() if any(o.holds_objects for o in plan.graph) else b""
+    # Without a key every task has a part of the rows; then all that is in it is its own.
+    outcome = compute(plan, arrival, state, span, end=end, tables=tables, lead=task == 0, key=key)
     computed = time.perf_counter()
     reach("computed", batch, plan.name)
     name = partial(_page_name, site, batch, attempt)
+    recorded = recording.note(state, outcome) if recording is not None else {}
     pages = _leave_state(plan, site, before, state, outcome, name)
     held = {slot: [page for _, page in named] for slot, named in pages.items()}
     _left.note(site.pages, span, (named for slot in plan.slots for named in pages[slot]))
     fresh = _leave_fresh(plan, site, outcome, held, name)
     reach("paged", batch, plan.name)
-    outputs = _put_out(plan, site, outcome, name)
+    outputs = _put_out(plan, site, outcome, name, recording)
     done = time.perf_counter()
     reach("answered", batch, plan.name)
     return Answer(
@@ -172,7 +172,7 @@ def run_task(
         activity=outcome.activity,
         state=_sizes(held),
         fresh=fresh,
-        seconds={"read": read_seconds, **_parts(began, arrived, loaded, computed, done)},
+        seconds={"read": read_seconds, **_parts(began, arrived, loaded, computed, done), **recorded},
     )
 
 
@@ -213,7 +213,7 @@ def _sizes(held: Mapping[str, Sequence[pa.RecordBatch]]) -> dict[str, tuple[int,
     return {
         slot: (sum(map(tuples_in, pages)), sum(page.nbytes for page in pages))
         for slot, pages in held.items()
-        if not is_clock(slot)
+        if not is_bookkeeping(slot)
     }
 
 
@@ -261,13 +261,22 @@ def _leave_fresh(
     return left
 
 
-def _put_out(plan: Plan, site: Site, outcome: Outcome, name: Callable[[str], str]) -> dict[str, Output]:
-    """Write what sinks and channels get, where that is anything."""
-    return {
+def _put_out(
+    plan: Plan, site: Site, outcome: Outcome, name: Callable[[str], str], recording: Recording | None
+) -> dict[str, Output]:
+    """Write what sinks and channels get, where that is anything; with the windows that are recorded beside it."""
+    outputs = {
         sink: _put_out_to(plan, sink, chunk, outcome.arrival, site, name)
         for sink, chunk in outcome.outputs.items()
-        if chunk.rows or (len(chunk.marks) and isinstance(plan.graph[sink], Outlet))
+        if recording is not None or chunk.rows or (len(chunk.marks) and isinstance(plan.graph[sink], Outlet))
     }
+    if recording is None:
+        return outputs
+    (sink,) = outputs
+    page = None
+    if recording.control is not None:
+        page = site.results.write(name(f"{sink}/control"), recording.control)
+    return {sink: replace(outputs[sink], windows={"control": page, **recording.counts})}
 
 
 def _put_out_to(

@@ -12,12 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from riprap.kernels.given import Pages
 from riprap.stage.arrival import Arrival, ReadRows, arrive
 from riprap.stage.fused import Outcome, State, run_stage
-from riprap.stage.plan import Plan, clock_slot, is_clock
+from riprap.stage.plan import Plan, clock_slot, is_bookkeeping
 from riprap.state.hashing import first_hash
 from riprap.state.keys import KeyTable
-from riprap.state.windows import Contents, gather, keys_in, make_page
+from riprap.state.windows import Contents, counters_of, gather, keys_in, make_page
 
 
 def take_in(plan: Plan, rows: Mapping[str, ReadRows], span: tuple[int, int], *, batch: int) -> Arrival:
@@ -72,10 +73,7 @@ def _keep_time(
     Return also the pages that say each clock's time from now on: one row for every bucket, so that they can be dealt
     out with the buckets.
     """
-    buckets = range(*span)
-    clock_keys = KeyTable(
-        np.array([first_hash(b, plan.buckets) for b in buckets], np.uint64), (), np.zeros(len(buckets), bool)
-    )
+    clock_keys = _clock_keys(plan, span)
     ticks, pages = {}, {}
     for clock, clock_ticks in arrival.ticks.items():
         slot = clock_slot(clock)
@@ -83,13 +81,35 @@ def _keep_time(
         ticks[clock] = replace(clock_ticks, before=int(last) if ticked else None)
         if len(clock_ticks.time):
             latest = max(int(clock_ticks.time.max()), int(last)) if ticked else int(clock_ticks.time.max())
-            counters = np.column_stack([np.ones(len(clock_keys), np.int64), np.full(len(clock_keys), latest)])
-            empty = Contents(np.zeros(len(clock_keys) + 1, np.int64), pa.array([], pa.struct([])), counters)
-            pages[slot] = make_page(clock_keys, empty)
+            pages[slot] = _clock_page(clock_keys, latest)
     arrival = replace(arrival, ticks=ticks)
     if ending or (arrival.marked and any(o.heeds or o.clock for o in plan.graph)):
         # Only operators that have the stage's key: what is kept otherwise is in one bucket, under a key of its own.
-        kept = [keys_in(p) for slot, slot_pages in state.items() if not is_clock(slot) for p in slot_pages]
+        kept = [
+            keys_in(p) for slot, slot_pages in state.items() if not is_bookkeeping(slot) for p in slot_pages
+        ]
         kinds = [c.type for c in arrival.keys.columns]
         arrival = arrival.widen(k for k in kept if [c.type for c in k.columns] == kinds)
     return arrival, pages
+
+
+def clock_page(plan: Plan, time: int) -> pa.RecordBatch:
+    """Make the page that says a clock's time to all buckets."""
+    return _clock_page(_clock_keys(plan, (0, plan.buckets)), time)
+
+
+def clock_time(pages: Pages) -> int | None:
+    """Return the time of a clock by its pages, None if it has not ticked. It never falls."""
+    return max((int(counters_of(page)[:, 1].max()) for page in pages if page.num_rows), default=None)
+
+
+def _clock_keys(plan: Plan, span: tuple[int, int]) -> KeyTable:
+    buckets = range(*span)
+    hashes = np.array([first_hash(b, plan.buckets) for b in buckets], np.uint64)
+    return KeyTable(hashes, (), np.zeros(len(buckets), bool))
+
+
+def _clock_page(keys: KeyTable, time: int) -> pa.RecordBatch:
+    counters = np.column_stack([np.ones(len(keys), np.int64), np.full(len(keys), time)])
+    nothing = pa.array([], pa.struct([]))
+    return make_page(keys, Contents(np.zeros(len(keys) + 1, np.int64), nothing, counters))

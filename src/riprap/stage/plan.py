@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from riprap.graph.graph import Graph, Restart
+from riprap.graph.operator import Operator
 from riprap.graph.regions import Region
 from riprap.graph.replicas import Failover
 from riprap.protection import Saving
 from riprap.stage.arrival import Intake
 
 _CLOCK = "clock/"
+_RECORDS = "$records/"
 # The driver process of elements that were given none.
 MAIN = "main"
 
@@ -29,6 +31,16 @@ def clock_slot(clock: str) -> str:
 def is_clock(slot: str) -> bool:
     """Say whether a slot holds a clock's time."""
     return slot.startswith(_CLOCK)
+
+
+def records_slot(operator: str) -> str:
+    """Return the slot that says, for each open window of an operator, which batch has its newest record."""
+    return f"{_RECORDS}{operator}"
+
+
+def is_bookkeeping(slot: str) -> bool:
+    """Say whether a slot holds no state of an operator's, but a clock's time or what is recorded."""
+    return slot.startswith((_CLOCK, _RECORDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +122,23 @@ class Plan:
         return not self.ingests and (self.kept or any(o.replays for o in self.graph))
 
     @property
+    def recorded(self) -> Operator | None:
+        """The operator that records its open windows in its output log, if there is one."""
+        return next((o for o in self.graph if o.recording is not None), None)
+
+    @property
     def slots(self) -> tuple[str, ...]:
-        """The names under which its operators keep state, and those of its clocks."""
+        """The names under which its operators keep state, those of its clocks, and of what is recorded."""
         clocks = (clock_slot(e.name) for e in self.entries if e.tick is not None)
-        return (*(f"{o.name}/{slot}" for o in self.graph for slot in o.slots), *clocks)
+        recorded = (records_slot(o.name) for o in self.graph if o.recording is not None)
+        return (*(f"{o.name}/{slot}" for o in self.graph for slot in o.slots), *clocks, *recorded)
 
     def saved_slots(self, operator: str) -> tuple[str, ...]:
-        """Return the slots whose state an operator needs: its own, and the time of its clock."""
+        """Return the slots whose state an operator needs: its own, what is recorded, and the time of its clock."""
         node = self.graph[operator]
+        recorded = (records_slot(operator),) if node.recording is not None else ()
         clock = (clock_slot(node.clock),) if node.clock else ()
-        return (*(f"{operator}/{slot}" for slot in node.slots), *clock)
+        return (*(f"{operator}/{slot}" for slot in node.slots), *recorded, *clock)
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -70,17 +70,30 @@ class Manifest:
 class Output:
     """A page of result rows that a task made for a sink, and one of punctuations where there are any.
 
-    ``digest`` is that of its rows, where they may have to be computed again.
+    ``digest`` is that of its rows, where they may have to be computed again. Where open windows are recorded,
+    ``windows`` names the page of records, and says how many tuples were read, and the time of the operator's clock.
     """
 
     page: str
     rows: int
     punctuations: str | None = None
     digest: int | None = None
+    windows: Mapping[str, Any] | None = None
+
+    @property
+    def control(self) -> str | None:
+        """The page of records, None if there are none."""
+        return None if self.windows is None else self.windows["control"]
 
     @property
     def pages(self) -> set[str]:
-        return {self.page, self.punctuations} - {None}  # type: ignore[return-value]
+        return {self.page, self.punctuations, self.control} - {None}  # type: ignore[return-value]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the output as a record's file has it: nothing of windows where none are recorded."""
+        return {
+            name: value for name, value in fields_of(self).items() if name != "windows" or value is not None
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +110,7 @@ class BatchRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as it is in its file."""
-        outputs = {name: [fields_of(each) for each in outputs] for name, outputs in self.outputs.items()}
+        outputs = {name: [each.to_json() for each in outputs] for name, outputs in self.outputs.items()}
         manifests = [fields_of(each) for each in self.manifests]
         return {"format": FORMAT, **fields_of(self), "manifests": manifests, "outputs": outputs}
 

@@ -80,7 +80,7 @@ def gather(
     numbers = np.zeros((len(keys), counters), np.int64)
     parts: list[tuple[pa.StructArray, Ints]] = []
     for page in pages:
-        rows, held = _look_up(hashes_of(page), keys.hashes)
+        rows, held = look_up(hashes_of(page), keys.hashes)
         if not len(held):
             continue
         _check_same_keys(page, rows, keys, held)
@@ -201,7 +201,7 @@ def _says_all(newer: pa.RecordBatch, older: pa.RecordBatch) -> bool:
     """Say whether an older page has nothing that counts: every key of it is in the newer one, with all it holds."""
     if older.num_rows > newer.num_rows:
         return False
-    rows, repeated = _look_up(hashes_of(newer), hashes_of(older))
+    rows, repeated = look_up(hashes_of(newer), hashes_of(older))
     if len(repeated) != older.num_rows:
         return False
     _check_equal(newer.column("key").take(pa.array(rows)), older.column("key"))
@@ -262,8 +262,8 @@ def _weave(parts: Sequence[tuple[pa.StructArray, Ints]], counters: Ints, layout:
     return Contents(offsets, tuples, counters)
 
 
-def _look_up(page: Hashes, wanted: Hashes) -> tuple[Ints, Ints]:
-    """Return the page's rows that hold wanted hashes, and which of the wanted they are."""
+def look_up(page: Hashes, wanted: Hashes) -> tuple[Ints, Ints]:
+    """Return a page's rows that hold wanted hashes, and which of the wanted they are."""
     if not len(page):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rows = np.searchsorted(page, wanted)

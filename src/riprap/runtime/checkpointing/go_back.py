@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from riprap.runtime.checkpointing.chosen_cut import forget_choice
+from riprap.runtime.checkpointing.from_log import FromLog
 from riprap.runtime.checkpointing.recovery import Recovery
 from riprap.runtime.checkpointing.roll_forward import RollForward
 from riprap.runtime.crash import reach
 from riprap.runtime.delivery import Delivery
 from riprap.runtime.outflow import Outflow
 from riprap.runtime.task import Answer
+from riprap.stage.recording import RecordOrder
 from riprap.state.ledger import BatchRecord
 
 
@@ -79,11 +81,15 @@ def come_back(
     had: Callable[[str, int], bool],
     outlets: Iterable[Outflow],
     handed: Delivery,
-    compute: Callable[[BatchRecord], Sequence[Answer]],
+    compute: Callable[[BatchRecord, RecordOrder], Sequence[Answer]],
 ) -> int:
     """Bring an element that must not lose anything to where it was, or back to what readers have seen of it.
 
     Return up to which batch whose results are gone sinks have had them, -1 if that is not known.
     """
+    if recovery.plan.recorded is not None:
+        (outflow,) = outlets
+        return FromLog(recovery, had, outflow).come_back(compute)
     holds = recovery.plan.holds
-    return (GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)).run(compute)
+    way = GoBack(recovery, had, outlets, handed) if holds else RollForward(recovery, had)
+    return way.run(lambda record: compute(record, RecordOrder()))

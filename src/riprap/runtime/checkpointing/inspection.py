@@ -36,7 +36,8 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
             "columns": dict(o.kept_columns(needed)),
             "slides": sorted(o.slides),
             "replays": o.replays or o.name in kept,
-            "protected": o.saving is not None or o.name in kept,
+            "protected": o.saving is not None or (o.name in kept and o.recording is None),
+            "recorded": o.recording is not None,
             "region": regions[o.name].name if o.name in regions else None,
         }
         for o in graph
@@ -46,7 +47,8 @@ def describe_operators(graph: Graph) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a run's folder says of a stateful operator. ``protected`` is None where it does not say.
+    """What a run's folder says of a stateful operator. ``protected`` is None where it does not say; ``recorded`` is
+    whether its open windows are recorded in its output log, so that there are no versions.
 
     ``region`` names the consistent region it is in, if it is in one. Of an operator with replicas each has state of its
     own, under the ``name`` of a copy, ``sums~a``.
@@ -63,6 +65,7 @@ class About:
     slides: tuple[str, ...] = ()
     replays: bool = False
     protected: bool | None = None
+    recorded: bool = False
     region: str | None = None
 
     @property
@@ -120,6 +123,14 @@ class Inspection:
 
     def _durable(self, about: About) -> Durable:
         return replace(self.durable, replica=about.replica)
+
+    def windows_of(self, operator: str) -> dict[str, Any] | None:
+        """Return how the windows of an operator stand that are recorded in its output log, None before any batch."""
+        element = self.operators[operator].element
+        line = (
+            self.folder.last_metrics([element]).get(element, {}) if self.operators[operator].recorded else {}
+        )
+        return line.get("windows")
 
     def wish_of(self, operator: str) -> Any:
         """Return what an operator is to start from when the run is taken up, None if nobody asked for anything."""

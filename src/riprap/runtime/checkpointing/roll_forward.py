@@ -38,6 +38,8 @@ class RollForward:
         self._recovery = recovery
         self._had = had
         self._element = recovery.plan.name
+        # Pages that stay until all is computed again.
+        self._holding: frozenset[str] = frozenset()
 
     def run(self, compute: Callable[[BatchRecord], Sequence[Answer]]) -> int:
         """Bring back what is gone; ``compute`` takes a batch again, from the record before it.
@@ -68,15 +70,9 @@ class RollForward:
                 base = self._base(records, intact, cuts, usable, store)
         if base is None:
             what = f"what '{self._element}' read is not kept any more from its newest cut on: its tuples are lost"
-            if recovery.plan.region is not None:
-                # Going on would put out something else, and the cuts may only be out of reach.
-                raise RunError(
-                    f"{what}. It belongs to the consistent region '{recovery.plan.region}', and is not begun "
-                    f"afresh. Take the run up with its store, {recovery.durable.url}, as it was (is its disk "
-                    "mounted?), or start a new run"
-                )
-            recovery.tell("state lost", operator=self._element, message=what)
-            recovery.replace(newest, {}, gone=True)
+            self._lose_state(
+                newest, what, f"its store, {recovery.durable.url}, as it was (is its disk mounted?)"
+            )
             return -1
         self._go_on(records, base, compute)
         if chosen is not None:
@@ -114,6 +110,18 @@ class RollForward:
         _, active = record.sources.get(ACTIVE, ({}, {}))
         inlets = Inlets(self._recovery.plan, self._recovery.run_folder, replicas_of(active))
         return inlets.has(record.sources)
+
+    def _lose_state(self, newest: BatchRecord, what: str, source: str) -> None:
+        """Begin afresh after a batch, and say why; in a region that is an error."""
+        recovery = self._recovery
+        if recovery.plan.region is not None:
+            # Going on would put out something else, and the cuts may only be out of reach.
+            raise RunError(
+                f"{what}. It belongs to the consistent region '{recovery.plan.region}', and is not begun "
+                f"afresh. Take the run up with {source}, or start a new run"
+            )
+        recovery.tell("state lost", operator=self._element, message=what)
+        recovery.replace(newest, {}, gone=True)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Store | None]:
@@ -249,6 +257,10 @@ class RollForward:
                         if versions.manifest(number).batch > after:
                             versions.drop(number)
 
+    def _is_whole(self, batch: int) -> bool:
+        """Say whether the results of a batch are all there when it is computed again."""
+        return True
+
     def _owed(self, record: BatchRecord) -> set[str]:
         """Return the pages of results that a sink or channel is still to get."""
         outputs = (o for name, o in record.outputs.items() if not self._had(name, record.batch))
@@ -256,7 +268,7 @@ class RollForward:
 
     def _collect(self, record: BatchRecord, owed: Mapping[int, set[str]], *, before: int) -> None:
         """Remove the pages of batches before one that neither a batch's state nor a sink is in need of."""
-        site, wanted = self._recovery.site, record.pages().union(*owed.values())
+        site, wanted = self._recovery.site, record.pages().union(self._holding, *owed.values())
         site.collect(lambda: wanted, before=page_prefix(epoch=site.ledger.epoch, batch=before))
 
     def _put_on_record(self, record: BatchRecord, answers: Sequence[Answer]) -> BatchRecord:
@@ -264,7 +276,7 @@ class RollForward:
         manifests = tuple(sorted((a.manifest for a in answers), key=lambda m: m.buckets))
         # Digests are of what each task put out.
         alike = [m.buckets for m in record.manifests] == [m.buckets for m in manifests]
-        for name, before in record.outputs.items() if alike else ():
+        for name, before in record.outputs.items() if alike and self._is_whole(record.batch) else ():
             now = [answer.outputs[name] for answer in answers if name in answer.outputs]
             if _differ(before, now):
                 self._recovery.tell(

@@ -18,10 +18,12 @@ from riprap.runtime.offsets import Piece
 from riprap.runtime.resident.coordinator import Coordinator
 from riprap.runtime.shares import is_worth_sharing
 from riprap.runtime.task import Answer
+from riprap.stage.recording import RecordOrder
 from riprap.state.durable_files import fields_of
 
 # Of rows to decode: fewer cost no more than a round of their own does.
 LEAST_AHEAD = 10_000
+_NOTHING_DUE = RecordOrder()
 
 
 class Rounds:
@@ -42,8 +44,10 @@ class Rounds:
         if self._stay and (self._shares(pieces) or _rows(pieces[0]) >= LEAST_AHEAD):
             self._read(batch, pieces)
 
-    def compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:
-        """Have a batch computed, a piece by each task, or all of it by one."""
+    def compute(
+        self, batch: int, pieces: Sequence[Piece], record: RecordOrder = _NOTHING_DUE
+    ) -> list[Answer]:
+        """Have a batch computed, a piece by each task, or all of it by one; and recorded what is due."""
         if self._reading != (batch, pieces) and self._shares(pieces):
             self._read(batch, pieces)
         parts, seconds = None, [0.0] * len(pieces)
@@ -53,8 +57,10 @@ class Rounds:
             seconds = [task["seconds"] for task in read]
             if self._shares(pieces):
                 parts = [part for task in read for part in task["parts"]]
+        # Of most elements nothing is recorded, and nothing is said of it.
+        more = {} if record == _NOTHING_DUE else {"record": record}
         work = [
-            _order("compute", batch, piece, parts=parts, seconds=s)
+            _order("compute", batch, piece, parts=parts, seconds=s, **more)
             for piece, s in zip(pieces, seconds, strict=True)
         ]
         self._coordinator.give(work, stay=self._stay)

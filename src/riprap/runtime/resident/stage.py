@@ -36,10 +36,11 @@ from riprap.runtime.session import host_of
 from riprap.runtime.settings import load_setting
 from riprap.runtime.source_inflow import recorded
 from riprap.runtime.task import Answer
+from riprap.stage.recording import RecordOrder
 from riprap.state.ledger import MARK, BatchRecord
 
-# Computes a batch that is on record again, from the record before it.
-ComputeAgain = Callable[[BatchRecord], Sequence[Answer]]
+# Computes a batch that is on record again, from the record before it; with windows that were found in a log.
+ComputeAgain = Callable[[BatchRecord, RecordOrder], Sequence[Answer]]
 Begin = Callable[[ComputeAgain], None]
 
 # How often to look for input where there was none: a look at a folder takes some 20 microseconds.
@@ -165,7 +166,7 @@ class ResidentStage:
             inflow.fix()
         if self._stays:
             self._start_job(self._runner.next)
-        self._begin(lambda record: self._compute_again(inflow, record))
+        self._begin(lambda record, order: self._compute_again(inflow, record, order))
         self._runner.take_up()
         self.restoring = False
         self._runner.catch_up()
@@ -205,7 +206,7 @@ class ResidentStage:
         def answer() -> list[Answer]:
             nonlocal rows
             pieces = ahead or inflow.pieces(start, end, alone=self._stays and self._alone.next)
-            answers = self._compute(batch, pieces)
+            answers = self._compute(batch, pieces, self._runner.due)
             rows = sum(a.activity[e.name].tuples_in for a in answers for e in self._plan.entries)
             self._alone.learn(rows, answers)
             if not self._options.interval and 2 * rows > self._limit:
@@ -216,11 +217,11 @@ class ResidentStage:
         self._unsettled.append((batch, end))
         return rows
 
-    def _compute_again(self, inflow: Inflow, record: BatchRecord) -> list[Answer]:
+    def _compute_again(self, inflow: Inflow, record: BatchRecord, order: RecordOrder) -> list[Answer]:
         """Compute a batch that is on record from the record before it, dealt out to tasks as it was."""
         start, end = Planned.covered(record, inflow.initial())
         alone = self._stays and len(record.manifests) == 1
-        answers = self._compute(record.batch, inflow.pieces(start, end, alone=alone))
+        answers = self._compute(record.batch, inflow.pieces(start, end, alone=alone), order)
         self.again += 1
         return answers
 
@@ -257,12 +258,12 @@ class ResidentStage:
             return max(0.0, self._options.interval - (time.monotonic() - began))
         return _POLL_SECONDS if idle else 0.0
 
-    def _compute(self, batch: int, pieces: Sequence[Piece]) -> list[Answer]:
+    def _compute(self, batch: int, pieces: Sequence[Piece], order: RecordOrder) -> list[Answer]:
         while True:
             if self._job is None:
                 self._start_job(batch)
             try:
-                answers = self._rounds.compute(batch, pieces)
+                answers = self._rounds.compute(batch, pieces, order)
             except RunError as error:
                 # Spark counts the failures of a task over the life of its job. One that got somewhere is begun again;
                 # an error of the application's is of another kind.

@@ -30,6 +30,7 @@ from riprap.runtime.settings import load_setting
 from riprap.runtime.shares import SharedPage, leave_share, take_up
 from riprap.runtime.task import load_plan, run_task
 from riprap.stage.arrival import ReadRows
+from riprap.stage.recording import RecordOrder
 
 # So often a task without work looks whether it still has a parent.
 _LOOK_SECONDS = 1.0
@@ -102,6 +103,7 @@ class Resident:
             tables=tables_of(plan.graph, setting.tables, batch),
             read_seconds=work["seconds"] + time.perf_counter() - began,
             end=piece.end(batch),
+            order=RecordOrder(**work.get("record", {})),
         )
         return answer.to_json()
 
