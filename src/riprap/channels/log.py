@@ -26,7 +26,7 @@ from riprap.channels.segment import (
     write_segment,
 )
 from riprap.channels.tags import ROW
-from riprap.errors import ChannelError, FormatError
+from riprap.errors import ChannelError
 from riprap.state.durable_files import sync_file
 from riprap.state.hashing import buckets_of
 from riprap.state.keys import encode_keys
@@ -172,16 +172,12 @@ class ChannelWriter:
         return list_segments(self._held) if self._held is not None else []
 
     def _set_damaged_aside(self) -> None:
-        for name in reversed(list_segments(self._folder)):
+        """Set the newest segment aside if it cannot be read; one of another version is not damaged."""
+        for name in list_segments(self._folder)[-1:]:
             try:
                 SegmentFile(self._folder, name)
-            except (ChannelError, FormatError):
+            except ChannelError:
                 (self._folder / name.file).rename(self._folder / f"{name.file}.damaged")
-            except FileNotFoundError:
-                # Of those that were set aside for their age.
-                return
-            else:
-                return
 
     def _find_newest(self) -> Footer | None:
         for folder in (self._held, self._folder):

@@ -63,7 +63,12 @@ def prune_columns(graph: Graph) -> dict[str, frozenset[str]]:
 def describe_state(graph: Graph) -> dict[str, str]:
     """Say what every stateful operator keeps: state is only read back by an operator that says the same."""
     needed = prune_columns(graph)
-    return {o.name: o.layout(needed) for o in graph if o.stateful}
+    # Whose windows are recorded has an index of the records beside its state: one without the other cannot be read.
+    return {
+        o.name: o.layout(needed) + ("" if o.recording is None else "; windows recorded in its log")
+        for o in graph
+        if o.stateful
+    }
 
 
 def check_ordering(graph: Graph) -> None:

@@ -232,8 +232,10 @@ class BatchRunner:
 
     def _learn(self, answers: Sequence[Answer]) -> None:
         """Take note of what recording windows took."""
+        if self._windows is None:
+            return
         told = [o.windows for a in answers for o in a.outputs.values() if o.windows is not None]
-        if self._windows is not None and told:
+        if told:
             seconds = sum(a.seconds["record"] for a in answers)
             self._windows.learn(seconds, sum(w["records"] for w in told), sum(w["checks"] for w in told))
 

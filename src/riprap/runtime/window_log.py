@@ -71,6 +71,7 @@ class WindowLog:
         self._seconds_each = _FIRST_SECONDS
         self._renews = False
         self._renewed_by: int | None = None
+        self._base = -1
         self._told = False
         self._written = dict.fromkeys(KINDS, 0)
         data = load_json(home / _NAME, FORMAT, {"after": int}, remedy="Put it back from a copy")
@@ -108,9 +109,12 @@ class WindowLog:
             self._batch = max(sizes, default=found.batch)
             entries, read = 0, 0
             for batch in sorted(sizes):
-                entries, read = entries + sizes[batch][0], read + sizes[batch][1]
+                entries, read = entries + max(1, sizes[batch][0]), read + sizes[batch][1]
                 self._entries[batch], self._read[batch] = entries, read
             self._renews = found.damaged
+            # What went before the log begins was not wanted any more.
+            self._kept = max(self._kept, min(sizes, default=0) or -1)
+            self._base = self._oldest_at[found.batch] = found.base
 
     def count(self, batch: int, controls: Sequence[pa.RecordBatch], rows: int, read: int) -> int | None:
         """Count a batch that is going into the log; return how many windows are open then.
@@ -123,17 +127,19 @@ class WindowLog:
             before = self._batch if self._batch in self._entries else None
             self._batch = batch
             records = sum(control.num_rows for control in controls)
-            self._entries[batch] = rows + records + (self._entries[before] if before is not None else 0)
+            # A batch without any is a file all the same.
+            self._entries[batch] = max(1, rows + records) + (self._entries[before] if before is not None else 0)
             self._read[batch] = read + (self._read[before] if before is not None else 0)
             return None if self._renews else self.open
 
     def noted(self, batch: int) -> None:
         """Take note that a batch is in the log for certain: what is older may go."""
         with self._lock:
-            oldest = self.oldest
-            self._oldest_at[batch] = oldest
             if self._renews:
+                # What it would be found by, if the one that renews all were damaged.
+                self._oldest_at[batch] = self._base
                 return
+            oldest = self._oldest_at[batch] = self.oldest
             self._kept = max(self._kept, self._oldest_at.get(oldest - 1, -1))
             for counted in (self._oldest_at, self._entries, self._read):
                 while (first := next(iter(counted), self._kept)) < self._kept:
@@ -167,11 +173,13 @@ class WindowLog:
             )
             self._asked = now
             if self._renews:
-                self._renewed_by = batch
-                return RecordOrder(upto=_ALL, most=_ALL)
-            most = int(self._saved_up / self._seconds_each)
-            if most < 1 or len(self._live) == 0:
+                # One batch renews all; it may come again, and those after it are asked for before it is counted.
+                self._renewed_by = batch if self._renewed_by is None else self._renewed_by
+                return RecordOrder(upto=_ALL, most=_ALL) if batch == self._renewed_by else RecordOrder()
+            if self._saved_up <= 0 or len(self._live) == 0:
                 return RecordOrder()
+            # One at least, however long the last took: what it takes beyond the share is saved up for afterwards.
+            most = max(1, int(self._saved_up / self._seconds_each))
             upto = self._choose(most)
             return RecordOrder() if upto is None else RecordOrder(upto=upto, most=most)
 

@@ -61,7 +61,7 @@ def sizes_of(log: Path, *, after: int, upto: int) -> dict[int, tuple[int, int]]:
             continue
         try:
             windows = _open(log, name).footer.windows or {}
-        except ChannelError:
+        except (ChannelError, FormatError):
             windows = {}
         sizes[name.batch] = (name.rows + (name.records or 0), int(windows.get("read", 0)))
     return sizes

@@ -193,7 +193,7 @@ class RollForward:
             for name, outputs in record.outputs.items()
             if not self._had(name, record.batch)
             for output in outputs
-            if output.rows or output.punctuations
+            if output.rows or output.punctuations or output.control
             for page in output.pages
         )
 
