@@ -128,7 +128,9 @@ class WindowLog:
             self._batch = batch
             records = sum(control.num_rows for control in controls)
             # A batch without any is a file all the same.
-            self._entries[batch] = max(1, rows + records) + (self._entries[before] if before is not None else 0)
+            self._entries[batch] = max(1, rows + records) + (
+                self._entries[before] if before is not None else 0
+            )
             self._read[batch] = read + (self._read[before] if before is not None else 0)
             return None if self._renews else self.open
 
