@@ -300,6 +300,23 @@ def test_a_listing_may_be_older_than_the_log(log: Path, monkeypatch: pytest.Monk
         reader.read(1, 4, [])
 
 
+def test_where_a_log_begins_is_looked_up_again_if_it_is_trimmed_meanwhile(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = open_writer(log, readers=READERS)
+    for name in READERS:
+        ChannelReader(log, name).acknowledge(0)
+    writer.trim()
+    stale = folder.list_segments(log)
+    for name in READERS:
+        ChannelReader(log, name).acknowledge(2)
+    writer.trim()
+    listings = iter([stale, folder.list_segments(log)])
+    monkeypatch.setattr(reader_module, "list_segments", lambda *_: next(listings))
+
+    assert ChannelReader(log, "a").begins == 2
+
+
 def test_all_but_the_newest_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_index, "NEWEST", 3)
     log = tmp_path / "log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -217,8 +218,11 @@ class ChannelReader:
     @property
     def begins(self) -> int:
         """The frontier after which the log has everything, BEGIN as long as nothing of it was trimmed."""
-        listed = list_segments(self._folder)
-        return self._start(listed[0]) if listed else BEGIN
+        while listed := list_segments(self._folder):
+            # The oldest goes when its writer trims the log meanwhile: then it begins later.
+            with contextlib.suppress(_GoneError):
+                return self._start(listed[0])
+        return BEGIN
 
     def _wanted(self, after: int | None, upto: int) -> list[_SegmentRange]:
         """List the parts of segments that a range of frontier values takes, in order."""
