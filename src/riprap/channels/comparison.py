@@ -187,7 +187,7 @@ class LogComparison:
                 if near
                 else BEGIN
                 if first.batch == 0 and log.start == BEGIN
-                else ChannelReader(log.folder, COMPARED).start
+                else ChannelReader(log.folder, COMPARED).begins
             )
         except (ChannelError, FileNotFoundError):
             return None

@@ -169,12 +169,6 @@ class ChannelReader:
         return [LaidSegment(self._open(part.name), part) for part in self._wanted(after, upto)]
 
     @property
-    def start(self) -> int:
-        """The frontier after which the log begins by now, BEGIN if nothing was trimmed."""
-        listed = list_segments(self._folder)
-        return self._start(listed[0]) if listed else BEGIN
-
-    @property
     def acknowledged(self) -> int | None:
         """The frontier up to which this reader is done, None at first."""
         return Notes.find(self._notes, self._reader).acknowledged

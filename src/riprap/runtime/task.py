@@ -56,7 +56,9 @@ class Answer:
     fresh: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        return json.dumps(self, default=fields_of).encode()
+        return json.dumps(
+            self, default=lambda value: value.to_json() if isinstance(value, Output) else fields_of(value)
+        ).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Answer:

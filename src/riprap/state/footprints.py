@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.arrays import Bools, Ints
+from riprap.errors import ChannelError
 from riprap.state.hashing import Hashes
 from riprap.state.keys import KeyTable, join_tables
 from riprap.state.windows import (
@@ -234,7 +235,7 @@ class ReadBack:
     def recollect(self) -> tuple[int | None, pa.RecordBatch | None]:
         """Return the oldest batch of a window's record, and the windows; None if there are none.
 
-        That fewer are found than there were is a ValueError.
+        That fewer are found than there were is a ChannelError.
         """
         if not self.open:
             return None, None
@@ -243,7 +244,7 @@ class ReadBack:
         kinds = np.concatenate([kinds_in(page) for page in self._pages])[first]
         opened = kinds != CLOSED
         if int(opened.sum()) != self.open:
-            raise ValueError(f"{int(opened.sum())} open windows are found, and there were {self.open}")
+            raise ChannelError(f"{int(opened.sum())} open windows are found, and there were {self.open}")
         oldest = int(batches[opened].min())
         wanted = opened | (batches > oldest)
         rows = _alike(self._pages).take(pa.array(first[wanted]))

@@ -84,7 +84,7 @@ def _read_back(log: Path, listed: Sequence[SegmentName], *, damaged: bool) -> Re
                 found.add(name.batch, control)
     try:
         oldest, page = found.recollect()
-    except ValueError as error:
+    except ChannelError as error:
         what = (
             f"the log in {log} does not have the windows that were open after batch {newest.batch}: {error}"
         )
